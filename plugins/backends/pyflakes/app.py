@@ -39,7 +39,7 @@ class Linter(exports.Linter):
 
     def lint(self, name: str, request: linting.Request) -> linting.Report:
         _check_name(name)
-        _close_the_world()
+        _prevent_system_calls()
         try:
             return _lint(request)
         except Invalid as error:
@@ -61,7 +61,7 @@ def _check_name(name: str) -> None:
         raise Err(types.Error_Invalid(f"there is no backend '{name}' in this plugin"))
 
 
-def _close_the_world() -> None:
+def _prevent_system_calls() -> None:
     """Prevents system calls, which would trap. A late import fails with an ImportError, output is
     dropped, and the names of source files can't be opened, so that Python does not quote lines.
     """

@@ -81,7 +81,7 @@ impl<'a> Store<'a> {
         loop {
             let id = random_id()?;
             match self.create(&id.file_name(), &bead.to_text()) {
-                Ok(()) => break self.tell_git().map(|()| id),
+                Ok(()) => break self.create_attributes_file().map(|()| id),
                 Err(error) if error.code == "FileExistsError" && attempts < MAX_ID_ATTEMPTS => {
                     attempts += 1;
                 }
@@ -105,7 +105,7 @@ impl<'a> Store<'a> {
     }
 
     /// Creates the file that tells git how to merge beads, unless it exists.
-    fn tell_git(&self) -> Result<(), ToolError> {
+    fn create_attributes_file(&self) -> Result<(), ToolError> {
         let (name, text) = ATTRIBUTES;
         match self.create(name, text) {
             Err(error) if error.code != "FileExistsError" => Err(unavailable(error)),

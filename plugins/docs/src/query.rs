@@ -164,7 +164,7 @@ fn no_results(id: &LibraryId, why: &str) -> ToolError {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::service::testing::{Given, answer};
+    use crate::service::testing::{FakeService, answer};
     use serde_json::{Value, json};
 
     const QUESTION: &str = "How to set timeout parameter in AsyncClient constructor?";
@@ -206,7 +206,7 @@ mod tests {
             ),
             ("/httpx/httpx", "How to set timeout in AsyncClient?"),
         ] {
-            let service = Given::json(200, &found());
+            let service = FakeService::json(200, &found());
             let output = serde_json::to_value(run(&args(id, query), &service).unwrap()).unwrap();
             let wanted = json!({
                 "library_id": id,
@@ -240,11 +240,11 @@ mod tests {
             ("/encode/httpx", QUESTION, 202, json!({}), "NoResults"),
             ("/encode/httpx", "why is token = abc123def refused?", 200, found(), "SensitiveData"),
         ] {
-            let service = Given::json(status, &body);
+            let service = FakeService::json(status, &body);
             let error = run(&args(id, query), &service).unwrap_err();
             assert_eq!(error.code, wanted, "{error}");
         }
-        let error = run(&args("/encode/httpx", QUESTION), &Given::new([])).unwrap_err();
+        let error = run(&args("/encode/httpx", QUESTION), &FakeService::new([])).unwrap_err();
         assert_eq!(error.code, "TimeoutError");
     }
 
@@ -252,17 +252,17 @@ mod tests {
     fn a_redirected_library_is_queried_by_its_new_id() {
         let moved = |to: &str| answer(301, &json!({"error": "redirected", "redirectUrl": to}));
         for to in ["/new/httpx", "https://context7.com/new/httpx"] {
-            let service = Given::new([moved(to), answer(200, &found())]);
+            let service = FakeService::new([moved(to), answer(200, &found())]);
             let output = run(&args("/encode/httpx", QUESTION), &service).unwrap();
             assert_eq!(output.library_id, "/new/httpx");
             assert!(service.asked.borrow()[1].contains("libraryId=%2Fnew%2Fhttpx&"));
         }
         for to in ["https://evil.example/a/b", "", "/a"] {
             let error =
-                run(&args("/encode/httpx", QUESTION), &Given::new([moved(to)])).unwrap_err();
+                run(&args("/encode/httpx", QUESTION), &FakeService::new([moved(to)])).unwrap_err();
             assert_eq!(error.code, "InvalidLibraryId", "{to}");
         }
-        let circle = Given::new([moved("/a/b"), moved("/encode/httpx"), moved("/a/b")]);
+        let circle = FakeService::new([moved("/a/b"), moved("/encode/httpx"), moved("/a/b")]);
         let error = run(&args("/encode/httpx", QUESTION), &circle).unwrap_err();
         assert_eq!((error.code.as_str(), circle.asked.borrow().len()), ("InvalidLibraryId", 2));
     }

@@ -122,7 +122,7 @@ pub fn words(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// The words that are specific to a question.
-pub fn telling(text: &str) -> impl Iterator<Item = String> {
+pub fn specific_words(text: &str) -> impl Iterator<Item = String> {
     words(text).filter(|word| !UNSPECIFIC_WORDS.contains(&word.as_str()))
 }
 

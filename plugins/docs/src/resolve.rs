@@ -78,7 +78,7 @@ pub fn run(args: &Args, service: &dyn Service) -> Result<Output, ToolError> {
 
 fn best(args: &Args, libraries: Vec<Library>) -> Result<Output, ToolError> {
     let name = plain(&args.library_name);
-    let asked: Vec<String> = question::telling(&args.query).collect();
+    let asked: Vec<String> = question::specific_words(&args.query).collect();
     let libraries: Vec<(LibraryId, Library)> = libraries
         .into_iter()
         .filter_map(|library| Some((library.id.parse().ok()?, library)))
@@ -162,7 +162,7 @@ fn names<'a>(ids: impl Iterator<Item = &'a LibraryId>) -> String {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::service::testing::Given;
+    use crate::service::testing::FakeService;
     use serde_json::{Value, json};
 
     fn args(name: &str, query: &str) -> Args {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn resolve(name: &str, query: &str, results: Value) -> Result<String, String> {
-        let service = Given::json(200, &json!({"results": results}));
+        let service = FakeService::json(200, &json!({"results": results}));
         run(&args(name, query), &service)
             .map(|output| output.library_id)
             .map_err(|error| error.code)
@@ -205,7 +205,7 @@ mod tests {
                 json!({"library_id": "/hynek/structlog", "version": "23.2.0", "benchmark_score": 88.0}),
             ),
         ] {
-            let service = Given::json(200, &json!({"results": [result]}));
+            let service = FakeService::json(200, &json!({"results": [result]}));
             let output = run(&args(name, query), &service).unwrap();
             assert_eq!(serde_json::to_value(output).unwrap(), wanted);
             assert_eq!(service.asked.take(), [format!("/api/v2/libs/search?{asked}")]);
@@ -246,12 +246,12 @@ mod tests {
                 Err("NoMatchFound")
             );
         }
-        let service = Given::json(200, &json!({"results": [other]}));
+        let service = FakeService::json(200, &json!({"results": [other]}));
         let error = run(&args("leftpad", "q"), &service).unwrap_err();
         assert!(error.message.contains("(it has /encode/httpx)"), "{error}");
         assert!(error.message.contains("mark that as unverified"), "{error}");
         let gone =
-            Given::json(404, &json!({"error": "not_found", "message": "No libraries found"}));
+            FakeService::json(404, &json!({"error": "not_found", "message": "No libraries found"}));
         assert_eq!(run(&args("leftpad", "q"), &gone).unwrap_err().code, "NoMatchFound");
     }
 
@@ -261,7 +261,7 @@ mod tests {
             library("/a/requests", "requests", "HTTP for humans", 10),
             library("/b/requests", "requests", "HTTP for humans", 10),
         ]);
-        let service = Given::json(200, &json!({"results": results}));
+        let service = FakeService::json(200, &json!({"results": results}));
         let error = run(&args("requests", "sessions"), &service).unwrap_err();
         assert_eq!(error.code, "AmbiguousMatch");
         assert!(error.message.contains("/a/requests, /b/requests; refine the query"), "{error}");
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn secrets_are_not_sent() {
-        let service = Given::new([]);
+        let service = FakeService::new([]);
         let error = run(&args("httpx", "password = hunter22"), &service).unwrap_err();
         assert_eq!(error.code, "SensitiveData");
         assert!(service.asked.borrow().is_empty());

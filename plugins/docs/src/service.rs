@@ -109,7 +109,7 @@ pub fn ask<T: DeserializeOwned>(
                     response.status
                 ),
             ),
-            Ok(response) => return understand(&response),
+            Ok(response) => return interpret(&response),
             Err(http::Error::Timeout) => ToolError::unavailable(
                 "TimeoutError",
                 format!("Context7 has not answered in time, twice; {FALLBACK_ADVICE}"),
@@ -129,7 +129,7 @@ pub fn ask<T: DeserializeOwned>(
     }
 }
 
-fn understand<T: DeserializeOwned>(response: &Response) -> Result<Reply<T>, ToolError> {
+fn interpret<T: DeserializeOwned>(response: &Response) -> Result<Reply<T>, ToolError> {
     let notice: Notice = serde_json::from_slice(&response.body).unwrap_or_default();
     let said = || match notice.message.as_str() {
         "" => String::new(),
@@ -190,12 +190,12 @@ pub(crate) mod testing {
     use super::*;
 
     /// Returns the responses in order, and records the requests.
-    pub struct Given {
+    pub struct FakeService {
         answers: RefCell<VecDeque<Result<Response, http::Error>>>,
         pub asked: RefCell<Vec<String>>,
     }
 
-    impl Given {
+    impl FakeService {
         pub fn new(answers: impl IntoIterator<Item = Result<Response, http::Error>>) -> Self {
             Self { answers: RefCell::new(answers.into_iter().collect()), asked: RefCell::default() }
         }
@@ -209,7 +209,7 @@ pub(crate) mod testing {
         Ok(Response { status, headers: Vec::new(), body: body.to_string().into_bytes() })
     }
 
-    impl Service for Given {
+    impl Service for FakeService {
         fn get(&self, target: &str) -> Result<Response, http::Error> {
             self.asked.borrow_mut().push(target.to_owned());
             self.answers.borrow_mut().pop_front().unwrap_or(Err(http::Error::Timeout))
@@ -220,7 +220,7 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use super::testing::{Given, answer};
+    use super::testing::{FakeService, answer};
     use super::*;
     use serde_json::{Value, json};
 
@@ -240,7 +240,7 @@ mod tests {
             (unreachable(), Err(http::Error::Timeout), Err("TimeoutError")),
             (answer(500, &json!({})), answer(502, &json!({})), Err("ConnectionError")),
         ] {
-            let service = Given::new([first, second, fine()]);
+            let service = FakeService::new([first, second, fine()]);
             let found = ask::<Value>(&service, "/x").map_err(|error| {
                 assert!(error.message.ends_with("mark that as unverified"), "{error}");
                 error.code
@@ -266,7 +266,7 @@ mod tests {
                 Ok(Reply::Empty("it has no documentation that could be searched (why)".to_owned())),
             ),
         ] {
-            let service = Given::json(status, &message);
+            let service = FakeService::json(status, &message);
             let found = ask::<Value>(&service, "/x").map_err(|error| {
                 assert!(error.message.contains("(why)"), "{error}");
                 error.code
@@ -277,10 +277,10 @@ mod tests {
             );
             assert_eq!(service.asked.borrow().len(), 1);
         }
-        let moved = Given::json(301, &json!({"redirectUrl": "/a/b"}));
+        let moved = FakeService::json(301, &json!({"redirectUrl": "/a/b"}));
         assert_eq!(ask::<Value>(&moved, "/x").unwrap(), Reply::Moved("/a/b".to_owned()));
         let broken = Response { status: 200, headers: Vec::new(), body: b"<html>".to_vec() };
-        let error = ask::<Value>(&Given::new([Ok(broken)]), "/x").unwrap_err();
+        let error = ask::<Value>(&FakeService::new([Ok(broken)]), "/x").unwrap_err();
         assert_eq!(error.code, "ConnectionError");
     }
 
@@ -288,7 +288,7 @@ mod tests {
     fn the_quota_error_says_when_it_resets() {
         let headers = vec![("retry-after".to_owned(), b"120".to_vec())];
         let response = Response { status: 429, headers, body: Vec::new() };
-        let error = ask::<Value>(&Given::new([Ok(response)]), "/x").unwrap_err();
+        let error = ask::<Value>(&FakeService::new([Ok(response)]), "/x").unwrap_err();
         assert!(error.message.contains("until 120 s from now"), "{error}");
     }
 

@@ -9,25 +9,25 @@
 //! | [`project`] | finds the projects in a workspace |
 //! | [`choice`] | chooses the linters to run |
 //! | [`failure`] | errors of linters |
-//! | [`world`] | everything that needs the host |
+//! | [`host`] | everything that needs the host |
 //!
 //! Code that was not checked is never reported as clean: a linter that can't run is an error or, if
 //! other linters ran, a violation.
 
 pub mod choice;
 pub mod failure;
+pub mod host;
 pub mod language;
 pub mod lint_backend;
 pub mod project;
 pub mod run_linter;
 pub mod target;
-pub mod world;
 
 #[cfg(test)]
 mod testing;
 
 use cofferdam_sdk::{Context, ToolError, plugin};
-use world::Host;
+use host::Host;
 
 /// The plugin: each function is a tool.
 pub struct Lint;

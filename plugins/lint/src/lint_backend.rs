@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::choice;
 use crate::failure;
+use crate::host::HostApi;
 use crate::language::Language;
 use crate::run_linter::NOT_CHECKED;
-use crate::world::World;
 
 /// The package that is linted if no path is given, if it exists.
 const DEFAULT_PACKAGE: &str = "nomarr";
@@ -96,17 +96,17 @@ pub struct Summary {
 /// Lints Python code and groups the findings.
 ///
 /// # Errors
-/// Those of [`Context::resolve`] and [`World::changed`]; `FileNotFoundError`; `UnsupportedFile` for
+/// Those of [`Context::resolve`] and [`HostApi::changed`]; `FileNotFoundError`; `UnsupportedFile` for
 /// a file that is not Python; `LinterUnavailable`, `InvalidLintRequest`, `LinterLimit` or
 /// `LinterFailed` if no linter has a report.
-pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output, ToolError> {
+pub fn run(args: &Args, context: &Context, host: &impl HostApi) -> Result<Output, ToolError> {
     let started = Instant::now();
     let path = place(args.path.as_deref(), context)?;
     let paths = if args.check_all {
-        let files = python_files(&path, world)?;
+        let files = python_files(&path, host)?;
         if files.is_empty() { Vec::new() } else { vec![path.to_string()] }
     } else {
-        changed(&path, context, world)?
+        changed(&path, context, host)?
     };
     if paths.is_empty() {
         return Ok(answer(&path, &[], &[], args.check_all));
@@ -119,10 +119,10 @@ pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output,
         timeout_ms: context.timeout_ms(None, started.elapsed()),
     };
     let Chosen { linters, mut failures } =
-        chosen(&world.linters(), args.check_all && has_contracts(context));
+        chosen(&host.linters(), args.check_all && has_contracts(context));
     let requests: Vec<(String, Request)> =
         linters.into_iter().map(|linter| (linter, request.clone())).collect();
-    let answers = if requests.is_empty() { Vec::new() } else { world.lint(&requests) };
+    let answers = if requests.is_empty() { Vec::new() } else { host.lint(&requests) };
     let mut reports = Vec::new();
     for ((linter, _), answer) in requests.into_iter().zip(answers) {
         match answer {
@@ -161,8 +161,8 @@ fn is_python(path: &str) -> bool {
     Language::of(path) == Some(Language::Python)
 }
 
-fn python_files(path: &WorkspacePath, world: &impl World) -> Result<Vec<String>, ToolError> {
-    let mut files = world.find(&Query { types: vec!["py".to_owned()], ..query(path) })?;
+fn python_files(path: &WorkspacePath, host: &impl HostApi) -> Result<Vec<String>, ToolError> {
+    let mut files = host.find(&Query { types: vec!["py".to_owned()], ..query(path) })?;
     files.retain(|path| is_python(path));
     Ok(files)
 }
@@ -171,7 +171,7 @@ fn python_files(path: &WorkspacePath, world: &impl World) -> Result<Vec<String>,
 fn changed(
     path: &WorkspacePath,
     context: &Context,
-    world: &impl World,
+    host: &impl HostApi,
 ) -> Result<Vec<String>, ToolError> {
     let is_below = |file: &str| {
         let rest = file.strip_prefix(path.as_str());
@@ -179,7 +179,7 @@ fn changed(
             path.as_str().is_empty() || rest.is_empty() || rest.starts_with('/')
         })
     };
-    let mut files = world.changed()?;
+    let mut files = host.changed()?;
     files.retain(|file| {
         let is_there = || context.resolve(file).is_ok_and(|file| context.local(&file).is_file());
         is_below(file) && is_python(file) && is_there()

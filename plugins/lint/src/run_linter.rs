@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::choice::{self, Choice, Job};
 use crate::failure;
+use crate::host::HostApi;
 use crate::language::Language;
 use crate::project::projects;
 use crate::target::{self, Target};
-use crate::world::World;
 
 /// The rule of a violation for something that was not checked.
 pub const NOT_CHECKED: &str = "not-checked";
@@ -87,19 +87,19 @@ pub struct Violation {
 /// # Errors
 /// Those of [`target::named`] and [`choice::choose`]; `LinterUnavailable`, `InvalidLintRequest`,
 /// `LinterLimit` or `LinterFailed` if no linter has a report.
-pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output, ToolError> {
+pub fn run(args: &Args, context: &Context, host: &impl HostApi) -> Result<Output, ToolError> {
     let started = Instant::now();
     let targets = match args.files.as_deref() {
-        Some(names) if !names.is_empty() => target::named(names, context, world)?,
-        _ => target::everything(context, world)?,
+        Some(names) if !names.is_empty() => target::named(names, context, host)?,
+        _ => target::everything(context, host)?,
     };
     let present: BTreeSet<Language> = targets.iter().flat_map(Target::languages).collect();
-    let choice = choice::choose(args.framework.as_deref(), &present, &world.linters())?;
+    let choice = choice::choose(args.framework.as_deref(), &present, &host.linters())?;
     let wanted = args.timeout_seconds.map(|seconds| seconds.saturating_mul(1_000));
     let timeout_ms = context.timeout_ms(wanted, started.elapsed());
     let requests: Vec<(String, Request)> =
         choice.jobs.iter().flat_map(|job| requests(job, &targets, context, timeout_ms)).collect();
-    let answers = if requests.is_empty() { Vec::new() } else { world.lint(&requests) };
+    let answers = if requests.is_empty() { Vec::new() } else { host.lint(&requests) };
     let mut output = answer(&choice, &requests, &answers)?;
     output.duration = format!("{:.3}s", started.elapsed().as_secs_f64());
     Ok(output)

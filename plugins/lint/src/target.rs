@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use cofferdam_sdk::scan::{Query, query};
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 
+use crate::host::HostApi;
 use crate::language::{Language, TYPES, of_directory};
-use crate::world::World;
 
 /// The directory of third-party code, which is not linted.
 const VENDORED: &str = "node_modules";
@@ -64,16 +64,16 @@ impl Target {
 /// The targets of a call that names none: everything in its scope.
 ///
 /// # Errors
-/// As [`World::find`].
-pub fn everything(context: &Context, world: &impl World) -> Result<Vec<Target>, ToolError> {
+/// As [`HostApi::find`].
+pub fn everything(context: &Context, host: &impl HostApi) -> Result<Vec<Target>, ToolError> {
     if context.scope.is_empty() {
-        return Ok(vec![directory(&context.resolve(".")?, context, world)?]);
+        return Ok(vec![directory(&context.resolve(".")?, context, host)?]);
     }
     let mut targets = Vec::new();
     for path in &context.scope {
         let path = context.resolve(path)?;
         if context.local(&path).is_dir() {
-            targets.push(directory(&path, context, world)?);
+            targets.push(directory(&path, context, host)?);
         } else if context.local(&path).is_file() {
             targets.extend(file(path.as_str()));
         }
@@ -85,12 +85,12 @@ pub fn everything(context: &Context, world: &impl World) -> Result<Vec<Target>, 
 /// glob without `/` matches names at any depth.
 ///
 /// # Errors
-/// Those of [`Context::resolve`] and [`World::find`]; `FileNotFoundError` for a path or a glob
+/// Those of [`Context::resolve`] and [`HostApi::find`]; `FileNotFoundError` for a path or a glob
 /// without files; `UnsupportedFile` for a file in none of the languages.
 pub fn named(
     names: &[String],
     context: &Context,
-    world: &impl World,
+    host: &impl HostApi,
 ) -> Result<Vec<Target>, ToolError> {
     let mut targets = Vec::new();
     for name in names {
@@ -99,9 +99,9 @@ pub fn named(
         if local.is_file() {
             targets.push(file(path.as_str()).ok_or_else(|| unsupported(&path))?);
         } else if local.is_dir() {
-            targets.push(directory(&path, context, world)?);
+            targets.push(directory(&path, context, host)?);
         } else {
-            targets.extend(matching(&path, world)?);
+            targets.extend(matching(&path, host)?);
         }
     }
     Ok(targets)
@@ -114,9 +114,9 @@ fn file(path: &str) -> Option<Target> {
 fn directory(
     path: &WorkspacePath,
     context: &Context,
-    world: &impl World,
+    host: &impl HostApi,
 ) -> Result<Target, ToolError> {
-    let files = sources(path, world)?;
+    let files = sources(path, host)?;
     let languages = of_directory(path, &files, context);
     Ok(Target::Directory { path: path.to_string(), languages, files })
 }
@@ -124,17 +124,17 @@ fn directory(
 /// The source files and every `Cargo.toml` below a directory.
 ///
 /// # Errors
-/// As [`World::find`].
-pub fn sources(directory: &WorkspacePath, world: &impl World) -> Result<Vec<String>, ToolError> {
+/// As [`HostApi::find`].
+pub fn sources(directory: &WorkspacePath, host: &impl HostApi) -> Result<Vec<String>, ToolError> {
     let types = TYPES.iter().map(|&name| name.to_owned()).collect();
     let exclude_globs = vec![VENDORED.to_owned()];
-    world.find(&Query { types, exclude_globs, ..query(directory) })
+    host.find(&Query { types, exclude_globs, ..query(directory) })
 }
 
 /// The source files that match a glob.
-fn matching(glob: &WorkspacePath, world: &impl World) -> Result<Vec<Target>, ToolError> {
+fn matching(glob: &WorkspacePath, host: &impl HostApi) -> Result<Vec<Target>, ToolError> {
     let is_glob = glob.as_str().contains(['*', '?', '[', '{']);
-    let found = if is_glob { world.find(&whole_workspace(glob.as_str()))? } else { Vec::new() };
+    let found = if is_glob { host.find(&whole_workspace(glob.as_str()))? } else { Vec::new() };
     let targets: Vec<Target> = found.iter().filter_map(|path| file(path)).collect();
     match (targets.is_empty(), found.first()) {
         (false, _) => Ok(targets),

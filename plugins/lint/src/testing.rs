@@ -15,7 +15,7 @@ use ignore::WalkBuilder;
 use ignore::overrides::OverrideBuilder;
 use ignore::types::TypesBuilder;
 
-use crate::world::World;
+use crate::host::HostApi;
 
 /// A temporary workspace and a fake host.
 pub struct Fake {
@@ -54,7 +54,7 @@ impl Fake {
     }
 }
 
-impl World for Fake {
+impl HostApi for Fake {
     fn linters(&self) -> Vec<Backend> {
         self.linters.clone()
     }

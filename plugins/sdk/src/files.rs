@@ -22,7 +22,7 @@ pub(crate) use system::last_refusal;
 
 /// Whether a file that is written may exist already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Opening {
+enum WriteMode {
     /// Replaces an existing file.
     Replace,
     /// Fails if the path exists.
@@ -71,7 +71,7 @@ impl Context {
     /// # Errors
     /// As [`ToolError::io`].
     pub fn write(&self, path: &WorkspacePath, contents: &[u8]) -> Result<(), ToolError> {
-        self.with_parents(path, || system::write(self, path, contents, Opening::Replace))
+        self.with_parents(path, || system::write(self, path, contents, WriteMode::Replace))
     }
 
     /// Creates a file that does not exist yet.
@@ -79,7 +79,7 @@ impl Context {
     /// # Errors
     /// As [`ToolError::io`]; `FileExistsError` if the path exists.
     pub fn create(&self, path: &WorkspacePath, contents: &[u8]) -> Result<(), ToolError> {
-        self.with_parents(path, || system::write(self, path, contents, Opening::New))
+        self.with_parents(path, || system::write(self, path, contents, WriteMode::New))
     }
 
     /// Removes a file or a symbolic link.

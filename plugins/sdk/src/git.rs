@@ -112,11 +112,11 @@ fn run(arguments: &[&str], context: &Context) -> Result<Output, ToolError> {
     if listed.stdout.total > listed.stdout.bytes.len() as u64 {
         return Err(ToolError::failed("GitFailed", "the repository has too many settings"));
     }
-    checked(&command(arguments, &overruled(&listed.stdout.bytes)?), context)
+    checked(&command(arguments, &filter_overrides(&listed.stdout.bytes)?), context)
 }
 
 /// Settings that disable each filter named in `names`, a list separated by NUL.
-fn overruled(names: &[u8]) -> Result<Vec<(String, &'static str)>, ToolError> {
+fn filter_overrides(names: &[u8]) -> Result<Vec<(String, &'static str)>, ToolError> {
     let mut settings = Vec::new();
     for name in names.split(|&byte| byte == 0).filter(|name| name.starts_with(b"filter.")) {
         let Ok(name) = str::from_utf8(name) else {
@@ -196,8 +196,8 @@ mod tests {
             ("filter.a=b.c.process".to_owned(), ""),
             ("filter.x.required".to_owned(), "false"),
         ];
-        assert_eq!(overruled(names).unwrap(), wanted);
-        assert_eq!(overruled(b"filter.\xff.clean\0").unwrap_err().code, "GitFailed");
+        assert_eq!(filter_overrides(names).unwrap(), wanted);
+        assert_eq!(filter_overrides(b"filter.\xff.clean\0").unwrap_err().code, "GitFailed");
     }
 
     #[test]

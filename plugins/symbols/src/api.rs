@@ -142,7 +142,7 @@ pub fn discover(
             let (line, message) = (problem.line, problem.message.clone());
             api.unparsed.push(Unparsed { file: path.clone(), line, message });
         }
-        let around = Around::new(&outline);
+        let around = SymbolsByPath::new(&outline);
         let (shown, hidden): (Vec<&Symbol>, Vec<&Symbol>) = outline
             .symbols
             .iter()
@@ -184,12 +184,12 @@ impl From<&Symbol> for Member {
 }
 
 /// The symbols of a file by path, to find the symbols that contain another.
-struct Around<'a> {
+struct SymbolsByPath<'a> {
     exports: Option<&'a Vec<String>>,
     by_path: HashMap<&'a [String], &'a Symbol>,
 }
 
-impl<'a> Around<'a> {
+impl<'a> SymbolsByPath<'a> {
     fn new(outline: &'a Outline) -> Self {
         let by_path = outline.symbols.iter().map(|symbol| (&symbol.path[..], symbol)).collect();
         Self { exports: outline.exports.as_ref(), by_path }

@@ -18,12 +18,12 @@ pub fn add(message: &Message, context: &Context) -> Result<MessageId, ToolError>
     let id = MessageId::next(Timestamp::now(), latest(context)?);
     let path = context.resolve(&format!("{DIRECTORY}/{}", id.file_name()))?;
     context.create(&path, message.to_text().as_bytes())?;
-    keep_out_of_git(context)?;
+    create_ignore_file(context)?;
     Ok(id)
 }
 
 /// Creates the file that excludes the mailbox from git, unless it exists.
-fn keep_out_of_git(context: &Context) -> Result<(), ToolError> {
+fn create_ignore_file(context: &Context) -> Result<(), ToolError> {
     let (name, text) = IGNORE;
     match context.create(&context.resolve(&format!("{TEAM}/{name}"))?, text.as_bytes()) {
         Err(error) if error.code != "FileExistsError" => Err(error),

@@ -78,12 +78,12 @@ struct Blocked {
 /// `AgentsTooDeep`, `AgentTimeout`, `AgentFailed`.
 pub fn run(args: Args) -> Result<Output, ToolError> {
     let Args { subagent_type, prompt, context } = args;
-    let task = Task { agent: subagent_type, prompt: worded(prompt, context.as_deref()) };
+    let task = Task { agent: subagent_type, prompt: full_prompt(prompt, context.as_deref()) };
     output(agents::run(&task)?)
 }
 
 /// The prompt for the agent.
-fn worded(prompt: String, context: Option<&str>) -> String {
+fn full_prompt(prompt: String, context: Option<&str>) -> String {
     match context {
         Some(context) => format!("{}\n\nContext:\n\n{context}", prompt.trim_end()),
         None => prompt,
@@ -97,11 +97,11 @@ fn output(Report { agent, role, tries, answer }: Report) -> Result<Output, ToolE
             let record = serde_json::from_str(&fields).map_err(|error| {
                 ToolError::failed("AgentFailed", format!("the host's own record: {error}"))
             })?;
-            Answered::Record { contract, record, next: word(next), reason, problems }
+            Answered::Record { contract, record, next: action_name(next), reason, problems }
         }
         Answer::Broken(Broken { contract, reason, problems, response }) => {
             let message = format!("'{agent}': {reason}: {}", problems.join("; "));
-            let next = word(Action::Blocked);
+            let next = action_name(Action::Blocked);
             return Err(ToolError::failed("ContractBroken", message).with_detail(Blocked {
                 agent,
                 role,
@@ -118,7 +118,7 @@ fn output(Report { agent, role, tries, answer }: Report) -> Result<Output, ToolE
 }
 
 /// The name of an action in documents.
-fn word(action: Action) -> &'static str {
+fn action_name(action: Action) -> &'static str {
     match action {
         Action::Proceed => "proceed",
         Action::Review => "review",
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn the_context_is_appended_to_the_prompt() {
-        assert_eq!(worded("Do it\n".into(), None), "Do it\n");
-        assert_eq!(worded("Do it\n".into(), Some("here")), "Do it\n\nContext:\n\nhere");
+        assert_eq!(full_prompt("Do it\n".into(), None), "Do it\n");
+        assert_eq!(full_prompt("Do it\n".into(), Some("here")), "Do it\n\nContext:\n\nhere");
     }
 
     #[test]

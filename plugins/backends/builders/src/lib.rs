@@ -57,7 +57,7 @@ impl Builder for Builders {
         // runtime.
         let version = text::version(&said).filter(|_| output.exit_code() == Some(0));
         version.ok_or_else(|| {
-            let words = text::last_words(&said).unwrap_or_else(|| "nothing".to_owned());
+            let words = text::last_line(&said).unwrap_or_else(|| "nothing".to_owned());
             Error::Failed(format!("{program} does not say its version, but: {words}"))
         })
     }
@@ -125,7 +125,7 @@ fn report(framework: Framework, output: &Output, project: &Project) -> Result<Re
     }
     let is_error = |diagnostic: &Diagnostic| diagnostic.severity == Severity::Error;
     if failed && !timed_out && !diagnostics.iter().any(is_error) {
-        let message = text::last_resort(&raw).or_else(|| text::last_words(&raw));
+        let message = text::fallback_message(&raw).or_else(|| text::last_line(&raw));
         let status = exit_code.unwrap_or_default();
         diagnostics.push(Diagnostic {
             path: String::new(),

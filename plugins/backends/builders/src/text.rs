@@ -341,7 +341,7 @@ pub fn entered_directories(printed: &str) -> Vec<String> {
 
 /// The message for a failed build without errors in its output: the first line in which a build
 /// program reports the failure.
-pub fn last_resort(printed: &str) -> Option<String> {
+pub fn fallback_message(printed: &str) -> Option<String> {
     let lines: Vec<&str> = printed.lines().map(str::trim_end).collect();
     let wrong = lines.iter().position(|line| *line == "* What went wrong:");
     if let Some(gradle) = wrong.and_then(|at| lines.get(at + 1)) {
@@ -365,7 +365,7 @@ pub fn last_resort(printed: &str) -> Option<String> {
 }
 
 /// The last line that is not indented: Java and Python indent stack traces.
-pub fn last_words(printed: &str) -> Option<String> {
+pub fn last_line(printed: &str) -> Option<String> {
     let printed = without_escapes(printed);
     let is_said = |line: &&str| !line.trim().is_empty() && !line.starts_with([' ', '\t']);
     printed.lines().rev().find(is_said).map(|line| line.trim_end().to_owned())
@@ -557,17 +557,17 @@ mod tests {
                 "Task 'x' not found.",
             ),
         ] {
-            assert_eq!(last_resort(printed).as_deref(), Some(wanted));
+            assert_eq!(fallback_message(printed).as_deref(), Some(wanted));
         }
-        assert_eq!(last_resort("all is well\n"), None);
+        assert_eq!(fallback_message("all is well\n"), None);
     }
 
     #[test]
     fn the_message_of_npm_is_not_only_its_code() {
         let code = "npm error code EJSONPARSE\n";
         let said = format!("{code}npm error JSON.parse Invalid package.json: x\n");
-        assert_eq!(last_resort(&said).as_deref(), Some("JSON.parse Invalid package.json: x"));
-        assert_eq!(last_resort(code).as_deref(), Some("code EJSONPARSE"));
+        assert_eq!(fallback_message(&said).as_deref(), Some("JSON.parse Invalid package.json: x"));
+        assert_eq!(fallback_message(code).as_deref(), Some("code EJSONPARSE"));
     }
 
     #[test]
@@ -580,7 +580,7 @@ mod tests {
             (" \n\tat x\n", None),
             ("", None),
         ] {
-            assert_eq!(last_words(printed).as_deref(), wanted);
+            assert_eq!(last_line(printed).as_deref(), wanted);
         }
     }
 

@@ -8,7 +8,7 @@ use cofferdam_sdk::backend::testing::{Report, Request, Status};
 use cofferdam_sdk::process::{End, Output};
 
 use crate::Runner;
-use crate::output::{self, UNFINISHED, both, complete, last_words, short_message};
+use crate::output::{self, UNFINISHED, both, complete, last_lines, short_message};
 use crate::pattern;
 use crate::project::{Project, set};
 use crate::tap;
@@ -142,7 +142,7 @@ fn read(kind: &Kind, output: &Output) -> Result<Report, Error> {
                 End::Exited(0) => test.status = Status::Pass,
                 End::Exited(_) => {
                     test.status = Status::Fail;
-                    test.message = short_message(last_words(&said));
+                    test.message = short_message(last_lines(&said));
                 }
                 End::TimedOut => test.message = Some(UNFINISHED.to_owned()),
                 // The report contains the reason.

@@ -98,7 +98,7 @@ pub fn report(
         End::Limit(limit) => Some(format!("it was stopped at a limit: {limit}")),
     };
     if let Some(why) = why {
-        let message = format!("{why}\n{}", last_words(said));
+        let message = format!("{why}\n{}", last_lines(said));
         tests.push(error("", &format!("[{what}]"), message.trim_end()));
     }
     Report {
@@ -111,7 +111,7 @@ pub fn report(
 }
 
 /// The last lines of the output, which usually have the reason of a failure.
-pub fn last_words(said: &str) -> &str {
+pub fn last_lines(said: &str) -> &str {
     const MAX_LAST_LINES: usize = 20;
     let said = said.trim_end();
     let start = said.rmatch_indices('\n').nth(MAX_LAST_LINES - 1).map_or(0, |(at, _)| at + 1);
@@ -212,10 +212,10 @@ mod tests {
     #[test]
     fn last_lines_are_shortened() {
         let many: String = (0..30).map(|n| format!("{n}\n")).collect();
-        let words = last_words(&many);
+        let words = last_lines(&many);
         assert!(words.starts_with("10\n") && words.ends_with("\n29"), "{words}");
-        assert_eq!(last_words("a\n"), "a");
-        assert_eq!(last_words("\n"), "");
+        assert_eq!(last_lines("a\n"), "a");
+        assert_eq!(last_lines("\n"), "");
     }
 
     #[test]

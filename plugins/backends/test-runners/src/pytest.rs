@@ -72,7 +72,7 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     let options = ["--color=no", "--continue-on-collection-errors", "-pno:cacheprovider"];
     command.arguments.extend(options.map(str::to_owned));
     if let Some(pattern) = &request.pattern {
-        command.arguments.extend(chosen(project, pattern)?);
+        command.arguments.extend(pattern_argument(project, pattern)?);
     }
     set(&mut command, &[("PYTHONDONTWRITEBYTECODE", "1")]);
     let output = project.run(&command)?;
@@ -89,13 +89,13 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
 fn usage_error(said: &str) -> &str {
     let line = said.lines().rev().find_map(|line| line.strip_prefix("ERROR: "));
     // The line `usage: ...` continues below.
-    line.filter(|line| !line.starts_with("usage: ")).unwrap_or_else(|| output::last_words(said))
+    line.filter(|line| !line.starts_with("usage: ")).unwrap_or_else(|| output::last_lines(said))
 }
 
 /// Converts a pattern to an argument of pytest: a path of a file, a directory or a test in a file;
 /// otherwise an expression for `-k`. In an expression, names match anywhere, so the stars of a glob
 /// are dropped.
-fn chosen(project: &Project, pattern: &str) -> Result<Option<String>, Error> {
+fn pattern_argument(project: &Project, pattern: &str) -> Result<Option<String>, Error> {
     let file = pattern.split("::").next().unwrap_or(pattern);
     if pattern.contains("::") || project.exists(file) {
         return Ok(Some(pattern::as_argument(pattern)?.to_owned()));
@@ -281,8 +281,12 @@ mod tests {
             ("tests/none.py", Some("-ktests/none.py")),
             ("--pdb", Some("-k--pdb")),
         ] {
-            assert_eq!(chosen(&project, pattern).unwrap().as_deref(), wanted, "{pattern}");
+            assert_eq!(
+                pattern_argument(&project, pattern).unwrap().as_deref(),
+                wanted,
+                "{pattern}"
+            );
         }
-        assert!(matches!(chosen(&project, "--rootdir=x::y"), Err(Error::Invalid(_))));
+        assert!(matches!(pattern_argument(&project, "--rootdir=x::y"), Err(Error::Invalid(_))));
     }
 }

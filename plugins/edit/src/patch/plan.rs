@@ -71,15 +71,15 @@ impl Planner<'_> {
                 self.modify(path, patch)
             }
             Operation::Create(name) => {
-                let Some(path) = self.make(&name)? else { return Ok(()) };
+                let Some(path) = self.register_target(&name)? else { return Ok(()) };
                 self.create(path, &patch)
             }
             Operation::Delete(name) => {
-                let Some(path) = self.take(&name)? else { return Ok(()) };
+                let Some(path) = self.register_source(&name)? else { return Ok(()) };
                 self.delete(path, patch)
             }
             Operation::Rename { from, to } => {
-                let (source, target) = (self.take(&from)?, self.make(&to)?);
+                let (source, target) = (self.register_source(&from)?, self.register_target(&to)?);
                 let (Some(source), Some(target)) = (source, target) else { return Ok(()) };
                 if self.is_once(&target, source != target) {
                     self.rename(source, target, patch)?;
@@ -88,21 +88,21 @@ impl Planner<'_> {
             }
             Operation::Copy { from, to } => {
                 let source = editable(self.context, &from)?;
-                let Some(target) = self.make(&to)? else { return Ok(()) };
+                let Some(target) = self.register_target(&to)? else { return Ok(()) };
                 self.copy(&source, target, patch)
             }
         }
     }
 
     /// Registers a source file; `None` if another part of the patch has it already.
-    fn take(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
+    fn register_source(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
         let path = editable(self.context, name)?;
         let is_first = self.taken.insert(path.clone());
         Ok(self.is_once(&path, is_first).then_some(path))
     }
 
     /// Registers a file to create; `None` if another part of the patch has it already.
-    fn make(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
+    fn register_target(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
         let path = editable(self.context, name)?;
         let is_first = self.made.insert(path.clone());
         Ok(self.is_once(&path, is_first).then_some(path))
@@ -117,33 +117,33 @@ impl Planner<'_> {
 
     fn modify(&mut self, path: WorkspacePath, patch: FilePatch) -> Result<(), ToolError> {
         let Some(kind) = self.kind(&path, &patch)? else { return Ok(()) };
-        self.say(format_args!("patching {kind} {path}"));
+        self.add_output_line(format_args!("patching {kind} {path}"));
         let executable = patch.executable;
         if let Some(versions) = self.changed(&path, kind, patch)? {
-            self.keep(path, kind, versions, executable);
+            self.change_in_place(path, kind, versions, executable);
         }
         Ok(())
     }
 
     fn create(&mut self, path: WorkspacePath, patch: &FilePatch) -> Result<(), ToolError> {
         let kind = patch.kind.unwrap_or(Kind::File);
-        if self.clear(&path)?.is_none() {
+        if self.free_target(&path)?.is_none() {
             return Ok(());
         }
-        self.say(format_args!("creating {kind} {path}"));
+        self.add_output_line(format_args!("creating {kind} {path}"));
         if let Some(contents) = self.applied(&path, b"", &patch.hunks) {
             let executable = patch.executable == Some(true);
             if executable {
-                self.say_mode(executable);
+                self.add_mode_line(executable);
             }
-            self.place(path, kind, contents, executable);
+            self.create_entry(path, kind, contents, executable);
         }
         Ok(())
     }
 
     fn delete(&mut self, path: WorkspacePath, patch: FilePatch) -> Result<(), ToolError> {
         let Some(kind) = self.kind(&path, &patch)? else { return Ok(()) };
-        self.say(format_args!("deleting {kind} {path}"));
+        self.add_output_line(format_args!("deleting {kind} {path}"));
         if let Some(Versions { after, .. }) = self.changed(&path, kind, patch)? {
             if !after.is_empty() {
                 self.failures.add(&path, "the file has more in it than the patch deletes");
@@ -159,9 +159,9 @@ impl Planner<'_> {
         target: WorkspacePath,
         patch: FilePatch,
     ) -> Result<(), ToolError> {
-        let (kind, is_free) = (self.kind(&source, &patch)?, self.clear(&target)?);
+        let (kind, is_free) = (self.kind(&source, &patch)?, self.free_target(&target)?);
         let (Some(kind), Some(is_free)) = (kind, is_free) else { return Ok(()) };
-        self.say(format_args!("renaming {kind} {source} to {target}"));
+        self.add_output_line(format_args!("renaming {kind} {source} to {target}"));
         // If the target is not free yet, or a link gets another target, the file is created anew.
         if !is_free || (kind == Kind::Link && !patch.hunks.is_empty()) {
             self.copied(&source, target, kind, patch)?;
@@ -171,7 +171,7 @@ impl Planner<'_> {
         let executable = patch.executable;
         if let Some(versions) = self.changed(&source, kind, patch)? {
             self.changes.renames.push((source, target.clone()));
-            self.keep(target, kind, versions, executable);
+            self.change_in_place(target, kind, versions, executable);
         }
         Ok(())
     }
@@ -182,9 +182,9 @@ impl Planner<'_> {
         target: WorkspacePath,
         patch: FilePatch,
     ) -> Result<(), ToolError> {
-        let (kind, is_free) = (self.kind(source, &patch)?, self.clear(&target)?);
+        let (kind, is_free) = (self.kind(source, &patch)?, self.free_target(&target)?);
         let (Some(kind), Some(_)) = (kind, is_free) else { return Ok(()) };
-        self.say(format_args!("copying {kind} {source} to {target}"));
+        self.add_output_line(format_args!("copying {kind} {source} to {target}"));
         self.copied(source, target, kind, patch)
     }
 
@@ -202,13 +202,13 @@ impl Planner<'_> {
             (Kind::File, None) => self.context.is_executable(source)?,
         };
         if let Some(Versions { after, .. }) = self.changed(source, kind, patch)? {
-            self.place(target, kind, after, executable);
+            self.create_entry(target, kind, after, executable);
         }
         Ok(())
     }
 
     /// Changes content and mode of the file that is at `path`.
-    fn keep(
+    fn change_in_place(
         &mut self,
         path: WorkspacePath,
         kind: Kind,
@@ -223,13 +223,19 @@ impl Planner<'_> {
             Kind::File => self.changes.writes.push((path, after)),
             Kind::Link => {
                 self.changes.removals.push(path.clone());
-                self.place(path, kind, after, false);
+                self.create_entry(path, kind, after, false);
             }
         }
     }
 
     /// Creates an entry where nothing will exist.
-    fn place(&mut self, path: WorkspacePath, kind: Kind, contents: Vec<u8>, executable: bool) {
+    fn create_entry(
+        &mut self,
+        path: WorkspacePath,
+        kind: Kind,
+        contents: Vec<u8>,
+        executable: bool,
+    ) {
         match kind {
             Kind::File => {
                 if executable {
@@ -266,7 +272,7 @@ impl Planner<'_> {
 
     /// Removes directories so that `path` is free. `None` if it can't be free; otherwise whether it
     /// was free from the beginning.
-    fn clear(&mut self, path: &WorkspacePath) -> Result<Option<bool>, ToolError> {
+    fn free_target(&mut self, path: &WorkspacePath) -> Result<Option<bool>, ToolError> {
         Ok(match self.before.target(path)? {
             Place::Free => Some(true),
             Place::Vacated(mut directories) => {
@@ -292,14 +298,16 @@ impl Planner<'_> {
             Kind::Link => self.context.read_link(path)?.into_bytes(),
         };
         if patch.crlf && !before.windows(2).any(|pair| pair == b"\r\n") {
-            self.say(format_args!("the patch has CRLF line ends, the file has not: read as LF"));
+            self.add_output_line(format_args!(
+                "the patch has CRLF line ends, the file has not: read as LF"
+            ));
             for line in patch.hunks.iter_mut().flat_map(|hunk| &mut hunk.lines) {
                 line.text = line.text.strip_suffix(b"\r").unwrap_or(line.text);
             }
         }
         let after = self.applied(path, &before, &patch.hunks);
         if let Some(executable) = patch.executable {
-            self.say_mode(executable);
+            self.add_mode_line(executable);
         }
         Ok(after.map(|after| Versions { before, after }))
     }
@@ -314,7 +322,7 @@ impl Planner<'_> {
             let recounted =
                 if hunk.recounted { " (wrong line counts in its header, recounted)" } else { "" };
             let (removed, added) = (hunk.count(Side::Old), hunk.count(Side::New));
-            self.say(format_args!(
+            self.add_output_line(format_args!(
                 "hunk {}: line {}, -{removed} +{added}{recounted}",
                 index + 1,
                 hunk.start + 1
@@ -330,7 +338,7 @@ impl Planner<'_> {
         }
     }
 
-    fn say(&mut self, line: Arguments) {
+    fn add_output_line(&mut self, line: Arguments) {
         // Only names can contain line feeds and control characters.
         let line = line.to_string();
         for character in line.chars() {
@@ -343,8 +351,11 @@ impl Planner<'_> {
         self.output.push('\n');
     }
 
-    fn say_mode(&mut self, executable: bool) {
-        self.say(format_args!("mode: {}executable", if executable { "" } else { "not " }));
+    fn add_mode_line(&mut self, executable: bool) {
+        self.add_output_line(format_args!(
+            "mode: {}executable",
+            if executable { "" } else { "not " }
+        ));
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, ErrorCode, OpenFlags, PathFlags};
 
-use super::Opening;
+use super::WriteMode;
 use crate::bindings::cofferdam::host::files as host;
 use crate::context::WORKSPACE;
 use crate::{Context, WorkspacePath};
@@ -21,15 +21,15 @@ pub(super) fn write(
     _: &Context,
     path: &WorkspacePath,
     contents: &[u8],
-    opening: Opening,
+    mode: WriteMode,
 ) -> io::Result<()> {
-    let opening = OpenFlags::CREATE
-        | match opening {
-            Opening::Replace => OpenFlags::TRUNCATE,
-            Opening::New => OpenFlags::EXCLUSIVE,
+    let mode = OpenFlags::CREATE
+        | match mode {
+            WriteMode::Replace => OpenFlags::TRUNCATE,
+            WriteMode::New => OpenFlags::EXCLUSIVE,
         };
     let file = workspace()?
-        .open_at(PathFlags::SYMLINK_FOLLOW, &path.to_string(), opening, DescriptorFlags::WRITE)
+        .open_at(PathFlags::SYMLINK_FOLLOW, &path.to_string(), mode, DescriptorFlags::WRITE)
         .map_err(io_error)?;
     let mut rest = contents;
     while !rest.is_empty() {

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use super::Opening;
+use super::WriteMode;
 use crate::bindings::cofferdam::host::files::Refusal;
 use crate::{Context, WorkspacePath};
 
@@ -13,13 +13,13 @@ pub(super) fn write(
     context: &Context,
     path: &WorkspacePath,
     contents: &[u8],
-    opening: Opening,
+    mode: WriteMode,
 ) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true);
-    match opening {
-        Opening::Replace => options.create(true).truncate(true),
-        Opening::New => options.create_new(true),
+    match mode {
+        WriteMode::Replace => options.create(true).truncate(true),
+        WriteMode::New => options.create_new(true),
     };
     options.open(context.local(path))?.write_all(contents)
 }

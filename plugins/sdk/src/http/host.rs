@@ -100,7 +100,7 @@ fn read(
                 if bytes.len() > most {
                     return Err(Error::TooLarge);
                 }
-                over(until)?;
+                check_deadline(until)?;
             }
             Err(StreamError::Closed) => return Ok(bytes),
             Err(StreamError::LastOperationFailed(error)) => {
@@ -118,7 +118,7 @@ fn read(
     }
 }
 
-fn over(until: Option<Instant>) -> Result<(), Error> {
+fn check_deadline(until: Option<Instant>) -> Result<(), Error> {
     match until {
         Some(until) if Instant::now() >= until => Err(Error::Timeout),
         _ => Ok(()),

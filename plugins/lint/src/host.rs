@@ -7,7 +7,7 @@ use cofferdam_sdk::scan::{Query, Scanner};
 use cofferdam_sdk::{Context, ToolError, git};
 
 /// What the tools need from the host.
-pub trait World {
+pub trait HostApi {
     /// The operator's linters, the chosen ones first.
     fn linters(&self) -> Vec<Backend>;
 
@@ -30,7 +30,7 @@ pub trait World {
 /// The real host, for a call.
 pub struct Host<'a>(pub &'a Context);
 
-impl World for Host<'_> {
+impl HostApi for Host<'_> {
     fn linters(&self) -> Vec<Backend> {
         linters::available()
     }
