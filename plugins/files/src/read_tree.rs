@@ -36,7 +36,7 @@ fn default_limit() -> usize {
 pub struct Output {
     /// The entries: parents before children, siblings by name.
     pub entries: Vec<Entry>,
-    /// Whether `limit` was reached.
+    /// Whether `limit` was exceeded, so that some are left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }

@@ -18,7 +18,7 @@ pub enum GrepAnswer {
         files: Vec<String>,
         /// The number of files listed.
         total_files: usize,
-        /// Whether `head_limit` was reached.
+        /// Whether `head_limit` was exceeded, so that some are left out.
         #[serde(skip_serializing_if = "Not::not")]
         truncated: bool,
     },
@@ -30,7 +30,7 @@ pub enum GrepAnswer {
         total_files: usize,
         /// The sum of the counts.
         total_matches: usize,
-        /// Whether `head_limit` was reached.
+        /// Whether `head_limit` was exceeded, so that some are left out.
         #[serde(skip_serializing_if = "Not::not")]
         truncated: bool,
     },
@@ -42,7 +42,7 @@ pub enum GrepAnswer {
         total_files: usize,
         /// The number of matches listed.
         total_matches: usize,
-        /// Whether `head_limit` was reached.
+        /// Whether `head_limit` was exceeded, so that some are left out.
         #[serde(skip_serializing_if = "Not::not")]
         truncated: bool,
     },
@@ -53,7 +53,7 @@ pub enum GrepAnswer {
 pub struct SearchTextAnswer {
     /// The lines that match; may be empty.
     pub matches: Vec<Match>,
-    /// Whether `limit` was reached.
+    /// Whether `limit` was exceeded, so that some are left out.
     #[serde(skip_serializing_if = "Not::not")]
     pub truncated: bool,
 }

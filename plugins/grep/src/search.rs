@@ -24,8 +24,8 @@ pub struct Settings<'a> {
     pub multiline: bool,
     /// The results to collect.
     pub collect: Collect,
-    /// Ends the search at this number of files (or of lines, when lines are collected). `None`:
-    /// more than [`MAX_ENTRIES`] are an error.
+    /// The maximum number of files (or of lines, when lines are collected); the search ends when it
+    /// is exceeded. `None`: more than [`MAX_ENTRIES`] are an error.
     pub limit: Option<usize>,
 }
 
@@ -52,7 +52,7 @@ pub struct Found {
     pub files: Vec<FileCount>,
     /// The matches, with [`Collect::Lines`].
     pub lines: Vec<Match>,
-    /// Whether the limit was reached.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
     /// The number of files searched.
     pub searched: usize,

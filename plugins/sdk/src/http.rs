@@ -46,7 +46,7 @@ pub struct Response {
     pub status: u16,
     /// Names of the headers, in lower case, and their values.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The whole body, decoded from its transfer coding.
+    /// The whole body of the response.
     pub body: Vec<u8>,
 }
 

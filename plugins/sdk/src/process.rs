@@ -17,8 +17,8 @@ pub use crate::bindings::cofferdam::host::process::{
     Captured, Changes, Command, End, Error, Output,
 };
 
-/// A command that runs `program` in the workspace's directory without input. Its timeout is the
-/// deadline of the call, and its changes in the workspace are not possible.
+/// A command that runs `program` in the workspace's directory, without input and until the deadline
+/// of the call. It can't change the workspace.
 pub fn command(program: &str, arguments: &[&str]) -> Command {
     Command {
         program: program.to_owned(),

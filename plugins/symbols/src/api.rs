@@ -27,7 +27,7 @@ pub struct Api {
     pub files: Vec<Module>,
     /// The number of symbols, with those not shown.
     pub total: usize,
-    /// Whether the limit was reached.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
     /// The number of private symbols left out.
     #[serde(skip_serializing_if = "is_zero")]

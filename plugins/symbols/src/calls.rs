@@ -55,7 +55,7 @@ pub struct Traced {
     pub calls: Vec<Called>,
     /// The number of calls, with those not shown.
     pub total: usize,
-    /// Whether the limit was reached.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
     /// Calls of names that are not in the workspace: libraries and builtins.
     pub external: Vec<External>,

@@ -43,7 +43,7 @@ pub struct Endpoints {
     pub endpoints: Vec<Shown>,
     /// The number of endpoints, with those not shown.
     pub total: usize,
-    /// Whether the limit was reached.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
     /// The number of files searched.
     pub files_searched: usize,

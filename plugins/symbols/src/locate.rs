@@ -20,7 +20,7 @@ pub struct Located {
     pub matches: Vec<Match>,
     /// The number of symbols, with those not shown.
     pub total: usize,
-    /// Whether the limit was reached.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
     /// The number of files searched.
     pub files_searched: usize,

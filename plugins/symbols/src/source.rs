@@ -26,7 +26,7 @@ pub struct Sources {
     pub sources: Vec<Source>,
     /// The number of symbols with that name, with those not shown.
     pub total: usize,
-    /// Whether the limit was reached.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
     /// Files that contain the name and could be parsed only in part.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -25,9 +25,9 @@ fn detect(project: &Project) -> u8 {
 }
 
 fn version(project: &Project) -> Result<String, Error> {
-    let said = project.ask_version("cargo", &["--version"])?;
+    let shown = project.ask_version("cargo", &["--version"])?;
     // cargo 1.95.0 (f2d3ce0bd 2026-03-21)
-    Ok(said.split_whitespace().nth(1).unwrap_or(&said).to_owned())
+    Ok(shown.split_whitespace().nth(1).unwrap_or(&shown).to_owned())
 }
 
 fn run(project: &Project, request: &Request) -> Result<Report, Error> {
@@ -93,8 +93,8 @@ fn of_nextest(output: &Output) -> Result<Report, Error> {
     let compiled = Compiled::read(&stdout);
     let mut tests = nextest::read(&stdout, output.exit_code().is_none());
     tests.extend(compiled.errors());
-    let said = compiled.said + &output.stderr_text();
-    Ok(output::report("cargo nextest run", tests, output, &said, &[NO_TESTS]))
+    let shown = compiled.shown + &output.stderr_text();
+    Ok(output::report("cargo nextest run", tests, output, &shown, &[NO_TESTS]))
 }
 
 fn of_libtest(output: &Output) -> Result<Report, Error> {
@@ -104,8 +104,8 @@ fn of_libtest(output: &Output) -> Result<Report, Error> {
     let printed: String = stdout.split_inclusive('\n').filter(|line| !is_of_cargo(line)).collect();
     let mut tests = libtest::read(&printed, &stderr);
     tests.extend(compiled.errors());
-    let said = compiled.said + &stderr + &printed;
-    Ok(output::report("cargo test", tests, output, &said, &[]))
+    let shown = compiled.shown + &stderr + &printed;
+    Ok(output::report("cargo test", tests, output, &shown, &[]))
 }
 
 fn is_of_cargo(line: &str) -> bool {
@@ -137,18 +137,18 @@ struct Diagnostic {
 
 /// The compiler errors of a run.
 struct Compiled {
-    said: String,
+    shown: String,
     /// Targets with their errors, in the order of the first error.
     failed: Vec<(Target, String)>,
 }
 
 impl Compiled {
     fn read(stdout: &str) -> Self {
-        let (mut said, mut failed) = (String::new(), Vec::<(Target, String)>::new());
+        let (mut shown, mut failed) = (String::new(), Vec::<(Target, String)>::new());
         for line in json_lines::<Line>(stdout).filter(|line| line.reason == "compiler-message") {
             let (Some(target), Some(message)) = (line.target, line.message) else { continue };
             let Some(rendered) = message.rendered else { continue };
-            said.push_str(&rendered);
+            shown.push_str(&rendered);
             if !message.level.starts_with("error")
                 || (message.spans.is_empty() && rendered.starts_with("error: aborting"))
             {
@@ -161,7 +161,7 @@ impl Compiled {
                 None => failed.push((target, rendered)),
             }
         }
-        Self { said, failed }
+        Self { shown, failed }
     }
 
     fn errors(&self) -> impl Iterator<Item = Test> {

@@ -28,9 +28,9 @@ fn detect(project: &Project) -> u8 {
 }
 
 fn version(project: &Project) -> Result<String, Error> {
-    let said = project.ask_version("go", &["version"])?;
+    let printed = project.ask_version("go", &["version"])?;
     // Format: go version go1.27.3 linux/amd64
-    let version = said.split_whitespace().nth(2).unwrap_or(&said);
+    let version = printed.split_whitespace().nth(2).unwrap_or(&printed);
     Ok(version.strip_prefix("go").unwrap_or(version).to_owned())
 }
 
@@ -57,7 +57,7 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     let events = complete(&output.stdout, "go test")?;
     let stderr = output.stderr_text();
     let run = read(&events, &stderr);
-    Ok(output::report("go test", run.tests, &output, &(run.said + &stderr), &[]))
+    Ok(output::report("go test", run.tests, &output, &(run.printed + &stderr), &[]))
 }
 
 /// Converts a pattern for `-run`: regular expressions for a test and its subtests, separated by
@@ -96,7 +96,7 @@ type Packages = BTreeMap<String, (Progress, Option<String>)>;
 struct Outcome {
     tests: Vec<Test>,
     /// The output that `go test` prints without `-json`.
-    said: String,
+    printed: String,
 }
 
 /// The state of a test or a package after the events so far.
@@ -122,15 +122,15 @@ fn read(events: &str, stderr: &str) -> Outcome {
     for event in json_lines::<Event>(events) {
         run.add(event);
     }
-    let said = std::mem::take(&mut run.said) + &plain;
-    Outcome { tests: run.into_tests(), said }
+    let printed = std::mem::take(&mut run.printed) + &plain;
+    Outcome { tests: run.into_tests(), printed }
 }
 
 /// A run of `go test` while its events are read.
 #[derive(Default)]
 struct Run {
     /// The output of all events.
-    said: String,
+    printed: String,
     /// Packages and names of the tests, in the order in which they started.
     order: Vec<(String, String)>,
     /// By package and name.
@@ -142,7 +142,7 @@ struct Run {
 
 impl Run {
     fn add(&mut self, event: Event) {
-        self.said.push_str(&event.output);
+        self.printed.push_str(&event.output);
         if event.action == "build-output" {
             // Its first line names the package.
             if !event.output.starts_with("# ") {
@@ -259,20 +259,20 @@ fn message(lines: &[Line]) -> Option<String> {
         return Some(panic);
     }
     let errors = lines.iter().any(|line| line.error == Some(true));
-    let mut said = String::new();
+    let mut printed = String::new();
     let mut in_log = false;
     for line in lines.iter().filter(|line| !errors || line.error == Some(true)) {
         let logged = logged(&line.text);
         // Lines that are indented further than a place continue its message.
         in_log = logged.is_some() || (in_log && line.text.starts_with("        "));
         match logged {
-            Some(logged) => said.push_str(logged),
-            None if in_log => said.push_str(line.text.trim_start()),
+            Some(logged) => printed.push_str(logged),
+            None if in_log => printed.push_str(line.text.trim_start()),
             None => {}
         }
     }
     // A failed example prints its output without a place.
-    short_message(&said).or_else(|| short_message(&text(lines)))
+    short_message(&printed).or_else(|| short_message(&text(lines)))
 }
 
 /// The text after `    file_test.go:12: `.
@@ -301,8 +301,8 @@ fn package_error(
     build: Option<&str>,
     builds: &BTreeMap<String, String>,
 ) -> Test {
-    let said = text(&progress.lines) + &progress.summary;
-    let name = ["[setup failed]", "[build failed]"].into_iter().find(|name| said.contains(name));
+    let printed = text(&progress.lines) + &progress.summary;
+    let name = ["[setup failed]", "[build failed]"].into_iter().find(|name| printed.contains(name));
     let compiled = build.or(Some(package)).and_then(|build| builds.get(build)).cloned();
     let message = match (name, compiled) {
         (Some(_), Some(compiled)) => compiled,
@@ -425,10 +425,10 @@ mod tests {
 
     #[test]
     fn raw_output_is_that_of_go_without_json() {
-        let said = read(EVENTS, "").said;
-        assert!(said.starts_with("# example.com/demo/"), "{said}");
-        assert!(said.contains("\n--- FAIL: TestCalculate (0.00s)\n"), "{said}");
-        assert!(said.contains("\nFAIL\texample.com/demo/broken [build failed]\n"), "{said}");
+        let printed = read(EVENTS, "").printed;
+        assert!(printed.starts_with("# example.com/demo/"), "{printed}");
+        assert!(printed.contains("\n--- FAIL: TestCalculate (0.00s)\n"), "{printed}");
+        assert!(printed.contains("\nFAIL\texample.com/demo/broken [build failed]\n"), "{printed}");
     }
 
     #[test]

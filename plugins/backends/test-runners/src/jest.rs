@@ -55,7 +55,7 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     set(&mut command, &[("CI", "true"), ("FORCE_COLOR", "0")]);
     let output = project.run(&command)?;
     let stdout = complete(&output.stdout, "jest")?;
-    let said = output.stderr_text();
+    let printed = output.stderr_text();
     let tests = match results(&stdout) {
         Some(results) => read(results, &output),
         None if matches!(output.end, End::Exited(0)) => {
@@ -63,7 +63,7 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
         }
         None => Vec::new(),
     };
-    Ok(output::report("jest", tests, &output, &said, &[]))
+    Ok(output::report("jest", tests, &output, &printed, &[]))
 }
 
 /// Converts a pattern for `--testNamePattern`: a regular expression that matches anywhere in the

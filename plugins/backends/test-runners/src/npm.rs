@@ -133,7 +133,7 @@ impl Kind {
 
 fn read(kind: &Kind, output: &Output) -> Result<Report, Error> {
     let stdout = complete(&output.stdout, "npm test")?;
-    let said = both(output);
+    let printed = both(output);
     let mut tests = match tap::read(&stdout) {
         Some(tests) => tests,
         None => {
@@ -142,12 +142,12 @@ fn read(kind: &Kind, output: &Output) -> Result<Report, Error> {
                 End::Exited(0) => test.status = Status::Pass,
                 End::Exited(_) => {
                     test.status = Status::Fail;
-                    test.message = short_message(last_lines(&said));
+                    test.message = short_message(last_lines(&printed));
                 }
                 End::TimedOut => test.message = Some(UNFINISHED.to_owned()),
                 // The report contains the reason.
                 End::Signalled(_) | End::Limit(_) => {
-                    return Ok(output::report("npm test", Vec::new(), output, &said, &[]));
+                    return Ok(output::report("npm test", Vec::new(), output, &printed, &[]));
                 }
             }
             test.duration = Some(f64::from(output.duration_ms) / 1000.0);
@@ -161,7 +161,7 @@ fn read(kind: &Kind, output: &Output) -> Result<Report, Error> {
             }
         }
     }
-    Ok(output::report("npm test", tests, output, &said, &[]))
+    Ok(output::report("npm test", tests, output, &printed, &[]))
 }
 
 #[cfg(test)]

@@ -78,13 +78,13 @@ pub fn complete(stream: &Captured, whose: &str) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&stream.bytes).into_owned())
 }
 
-/// Makes the report of a run. `what` is its name, `said` its output for users; `none` are the exit
+/// Makes the report of a run. `what` is its name, `printed` its output for users; `none` are the exit
 /// codes for a run without tests.
 pub fn report(
     what: &str,
     mut tests: Vec<Test>,
     output: &Output,
-    said: &str,
+    printed: &str,
     none: &[i32],
 ) -> Report {
     let timed_out = matches!(output.end, End::TimedOut);
@@ -98,7 +98,7 @@ pub fn report(
         End::Limit(limit) => Some(format!("it was stopped at a limit: {limit}")),
     };
     if let Some(why) = why {
-        let message = format!("{why}\n{}", last_lines(said));
+        let message = format!("{why}\n{}", last_lines(printed));
         tests.push(error("", &format!("[{what}]"), message.trim_end()));
     }
     Report {
@@ -106,25 +106,25 @@ pub fn report(
         exit_code: output.exit_code(),
         timed_out,
         duration_ms: output.duration_ms,
-        raw: shorten(&strip_str(said).to_string(), MAX_RAW_BYTES).into_owned(),
+        raw: shorten(&strip_str(printed).to_string(), MAX_RAW_BYTES).into_owned(),
     }
 }
 
 /// The last lines of the output, which usually have the reason of a failure.
-pub fn last_lines(said: &str) -> &str {
+pub fn last_lines(printed: &str) -> &str {
     const MAX_LAST_LINES: usize = 20;
-    let said = said.trim_end();
-    let start = said.rmatch_indices('\n').nth(MAX_LAST_LINES - 1).map_or(0, |(at, _)| at + 1);
-    &said[start..]
+    let printed = printed.trim_end();
+    let start = printed.rmatch_indices('\n').nth(MAX_LAST_LINES - 1).map_or(0, |(at, _)| at + 1);
+    &printed[start..]
 }
 
 /// Joins both streams, as far as they are not empty.
 pub fn both(output: &Output) -> String {
-    let (mut said, stderr) = (output.stdout_text(), output.stderr_text());
-    if !said.is_empty() && !said.ends_with('\n') && !stderr.is_empty() {
-        said.push('\n');
+    let (mut printed, stderr) = (output.stdout_text(), output.stderr_text());
+    if !printed.is_empty() && !printed.ends_with('\n') && !stderr.is_empty() {
+        printed.push('\n');
     }
-    said + &stderr
+    printed + &stderr
 }
 
 #[cfg(test)]

@@ -59,11 +59,11 @@ fn detect(project: &Project) -> u8 {
 }
 
 fn version(project: &Project) -> Result<String, Error> {
-    let said = project.ask_version("python3", &[&START[..], &["--version"]].concat())?;
-    if let Some(event) = json_lines::<Event>(&said).next() {
+    let printed = project.ask_version("python3", &[&START[..], &["--version"]].concat())?;
+    if let Some(event) = json_lines::<Event>(&printed).next() {
         return Err(missing(&event.id));
     }
-    Ok(said)
+    Ok(printed)
 }
 
 fn run(project: &Project, request: &Request) -> Result<Report, Error> {
@@ -77,19 +77,19 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     set(&mut command, &[("PYTHONDONTWRITEBYTECODE", "1")]);
     let output = project.run(&command)?;
     let events = complete(&output.stdout, "pytest")?;
-    let said = output.stderr_text();
+    let printed = output.stderr_text();
     let tests = read(&events)?;
     if output.exit_code() == Some(USAGE_ERROR) {
-        return Err(Error::Invalid(format!("pytest: {}", usage_error(&said))));
+        return Err(Error::Invalid(format!("pytest: {}", usage_error(&printed))));
     }
-    Ok(output::report("pytest", tests, &output, &said, &[NO_TESTS]))
+    Ok(output::report("pytest", tests, &output, &printed, &[NO_TESTS]))
 }
 
 /// pytest's message about invalid arguments or configuration.
-fn usage_error(said: &str) -> &str {
-    let line = said.lines().rev().find_map(|line| line.strip_prefix("ERROR: "));
+fn usage_error(printed: &str) -> &str {
+    let line = printed.lines().rev().find_map(|line| line.strip_prefix("ERROR: "));
     // The line `usage: ...` continues below.
-    line.filter(|line| !line.starts_with("usage: ")).unwrap_or_else(|| output::last_lines(said))
+    line.filter(|line| !line.starts_with("usage: ")).unwrap_or_else(|| output::last_lines(printed))
 }
 
 /// Converts a pattern to an argument of pytest: a path of a file, a directory or a test in a file;
@@ -250,7 +250,7 @@ mod tests {
         let expression = "Wrong expression passed to '-k': should handle: at column 8: expected end \
                           of input; got identifier";
         let usage = "ERROR: usage: pytest [options]\npytest: error: unrecognized arguments: --nope";
-        for (said, wanted) in [
+        for (printed, wanted) in [
             (format!("=== 2 errors in 0.71s ===\nERROR: {expression}\n\n"), expression),
             (format!("{usage}\n\n"), usage),
             (
@@ -258,7 +258,7 @@ mod tests {
                 "ImportError while loading conftest",
             ),
         ] {
-            assert_eq!(usage_error(&said), wanted);
+            assert_eq!(usage_error(&printed), wanted);
         }
     }
 
