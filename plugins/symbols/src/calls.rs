@@ -168,29 +168,11 @@ pub fn trace(
     let total = found.len();
     let Some((place, root)) = found.pop().filter(|_| total == 1) else {
         if total == 0 {
-            return Err(ToolError::invalid_args(
-                "NotCallable",
-                format!(
-                    "'{}' is neither a function nor a class: {}",
-                    args.symbol,
-                    others.join(", ")
-                ),
-            ));
+            let others = others.join(", ");
+            let message = format!("'{}' is neither a function nor a class: {others}", args.symbol);
+            return Err(ToolError::invalid_args("NotCallable", message));
         }
-        let named: Vec<String> = found
-            .iter()
-            .take(MAX_NAMED)
-            .map(|(_, one)| format!("{} ({} line {})", one.symbol, one.file, one.line))
-            .collect();
-        return Err(ToolError::conflict(
-            "AmbiguousSymbol",
-            format!(
-                "'{}' can mean {total} symbols: {}{}. Write more of the name, or set `path`",
-                args.symbol,
-                named.join(", "),
-                if total > MAX_NAMED { ", ..." } else { "" }
-            ),
-        ));
+        return Err(ambiguous(&args.symbol, &found, total));
     };
     let mut tracer = Tracer::new(
         &mut modules,
@@ -199,6 +181,23 @@ pub fn trace(
     );
     tracer.follow(&place, deadline)?;
     Ok(CallTree { root, traced: tracer.finish() })
+}
+
+/// The error for a name of `total` symbols, of which `found` has all but the last.
+fn ambiguous(name: &str, found: &[(Place, Root)], total: usize) -> ToolError {
+    let named: Vec<String> = found
+        .iter()
+        .take(MAX_NAMED)
+        .map(|(_, one)| format!("{} ({} line {})", one.symbol, one.file, one.line))
+        .collect();
+    ToolError::conflict(
+        "AmbiguousSymbol",
+        format!(
+            "'{name}' can mean {total} symbols: {}{}. Write more of the name, or set `path`",
+            named.join(", "),
+            if total > MAX_NAMED { ", ..." } else { "" }
+        ),
+    )
 }
 
 /// The class or function of a symbol.
@@ -260,36 +259,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
         let Some((body, caller)) = body.zip(self.name(place)) else {
             return Ok(());
         };
-        let mut targets: Vec<(Place, Vec<usize>)> = Vec::new();
-        let calls = self.modules.definition(&body, |definition| definition.calls.clone());
-        for call in calls.iter().flatten() {
-            deadline.check(10_000)?;
-            let value = self.modules.value(&body.file, Some(body.definition), &call.callee);
-            match self.modules.called(&value) {
-                Value::Class(target) | Value::Function(target) => {
-                    match targets.iter_mut().find(|(known, _)| *known == target) {
-                        Some((_, lines)) => lines.push(call.line),
-                        None => targets.push((target, vec![call.line])),
-                    }
-                }
-                // The call of the attribute of `super()` counts instead.
-                Value::External(name) if name == "builtins.super" => {}
-                Value::External(name) => *self.external.entry(name).or_default() += 1,
-                _ => {
-                    self.traced.unresolved_total += 1;
-                    if self.traced.unresolved.len() < MAX_NAMES {
-                        self.traced.unresolved.push(Unresolved {
-                            name: shown(&call.callee),
-                            file: body.file.clone(),
-                            line: call.line,
-                            caller: caller.clone(),
-                        });
-                    }
-                }
-            }
-        }
-        for (target, mut called_at) in targets {
-            called_at.dedup();
+        for (target, called_at) in self.targets(&body, &caller, deadline)? {
             let has_calls = self.has_calls(&target);
             let not_followed = if self.path.contains(&target) {
                 Some(NotFollowed::Cycle)
@@ -321,6 +291,48 @@ impl<'a, 'b> Tracer<'a, 'b> {
             }
         }
         Ok(())
+    }
+
+    /// The classes and functions in the workspace that `body` calls, each with the lines of the
+    /// calls. Counts the other calls as external or unresolved.
+    fn targets(
+        &mut self,
+        body: &Place,
+        caller: &str,
+        deadline: &mut Deadline,
+    ) -> Result<Vec<(Place, Vec<usize>)>, ToolError> {
+        let mut targets: Vec<(Place, Vec<usize>)> = Vec::new();
+        let calls = self.modules.definition(body, |definition| definition.calls.clone());
+        for call in calls.iter().flatten() {
+            deadline.check(10_000)?;
+            let value = self.modules.value(&body.file, Some(body.definition), &call.callee);
+            match self.modules.called(&value) {
+                Value::Class(target) | Value::Function(target) => {
+                    match targets.iter_mut().find(|(known, _)| *known == target) {
+                        Some((_, lines)) => lines.push(call.line),
+                        None => targets.push((target, vec![call.line])),
+                    }
+                }
+                // The call of the attribute of `super()` counts instead.
+                Value::External(name) if name == "builtins.super" => {}
+                Value::External(name) => *self.external.entry(name).or_default() += 1,
+                _ => {
+                    self.traced.unresolved_total += 1;
+                    if self.traced.unresolved.len() < MAX_NAMES {
+                        self.traced.unresolved.push(Unresolved {
+                            name: shown(&call.callee),
+                            file: body.file.clone(),
+                            line: call.line,
+                            caller: caller.to_owned(),
+                        });
+                    }
+                }
+            }
+        }
+        for (_, lines) in &mut targets {
+            lines.dedup();
+        }
+        Ok(targets)
     }
 
     fn has_calls(&mut self, place: &Place) -> bool {

@@ -287,6 +287,43 @@ impl<'a> Nesting<'a> {
         rest.len()
     }
 
+    fn skip_python_string(&mut self, quote: u8) {
+        let rest = self.rest();
+        let triple = [quote; 3];
+        if self.is_formatted() {
+            let end: &'static [u8] = match (quote, rest.starts_with(&triple)) {
+                (b'"', true) => b"\"\"\"",
+                (b'"', false) => b"\"",
+                (_, true) => b"'''",
+                (_, false) => b"'",
+            };
+            self.formatted.push(end);
+            self.open.push((b'`', self.chain));
+            self.at += end.len();
+            self.template();
+        } else if rest.starts_with(&triple) {
+            let end = find_unescaped(&rest[3..], &triple);
+            self.at += 3 + end;
+        } else {
+            self.at += 1 + line_string(&rest[1..], quote);
+        }
+    }
+
+    /// Skips a raw string of Rust; returns `false` if the `r` here does not start one.
+    fn skip_raw_string(&mut self) -> bool {
+        let rest = self.rest();
+        let hashes = rest[1..].iter().take_while(|&&byte| byte == b'#').count();
+        if rest.get(1 + hashes) != Some(&b'"') {
+            return false;
+        }
+        let mut end = vec![b'"'];
+        end.resize(hashes + 1, b'#');
+        let start = 2 + hashes;
+        let found = memchr::memmem::find(&rest[start..], &end);
+        self.at += found.map_or(rest.len(), |found| start + found + end.len());
+        true
+    }
+
     fn skip_string(&mut self) -> bool {
         let rest = self.rest();
         let Some(&quote) = rest.first() else {
@@ -294,24 +331,7 @@ impl<'a> Nesting<'a> {
         };
         match (self.language, quote) {
             (Language::Python, b'"' | b'\'') => {
-                let triple = [quote; 3];
-                if self.is_formatted() {
-                    let end: &'static [u8] = match (quote, rest.starts_with(&triple)) {
-                        (b'"', true) => b"\"\"\"",
-                        (b'"', false) => b"\"",
-                        (_, true) => b"'''",
-                        (_, false) => b"'",
-                    };
-                    self.formatted.push(end);
-                    self.open.push((b'`', self.chain));
-                    self.at += end.len();
-                    self.template();
-                } else if rest.starts_with(&triple) {
-                    let end = find_unescaped(&rest[3..], &triple);
-                    self.at += 3 + end;
-                } else {
-                    self.at += 1 + line_string(&rest[1..], quote);
-                }
+                self.skip_python_string(quote);
                 true
             }
             (Language::Go | Language::Rust, b'"') => {
@@ -343,16 +363,7 @@ impl<'a> Nesting<'a> {
                     .last()
                     .is_some_and(|&byte| is_word(byte) && byte != b'b' && byte != b'c') =>
             {
-                let hashes = rest[1..].iter().take_while(|&&byte| byte == b'#').count();
-                if rest.get(1 + hashes) != Some(&b'"') {
-                    return false;
-                }
-                let mut end = vec![b'"'];
-                end.resize(hashes + 1, b'#');
-                let start = 2 + hashes;
-                let found = memchr::memmem::find(&rest[start..], &end);
-                self.at += found.map_or(rest.len(), |found| start + found + end.len());
-                true
+                self.skip_raw_string()
             }
             (Language::JavaScript | Language::TypeScript, b'"' | b'\'') => {
                 self.at += 1 + line_string(&rest[1..], quote);

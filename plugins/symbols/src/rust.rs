@@ -72,15 +72,7 @@ impl Walker<'_> {
                 self.fields(declared.name(), declared.record_field_list());
             }
             ast::Item::Enum(declared) => self.enumeration(declared),
-            ast::Item::Trait(declared) => {
-                let list = declared.assoc_item_list();
-                let public = is_public(declared);
-                let body = list.as_ref().map(|list| list.syntax().clone());
-                self.add(declared, declared.name(), Kind::Trait, body, public);
-                if let (Some(name), Some(list)) = (declared.name(), list) {
-                    self.members(name.text(), &list, Some(public));
-                }
-            }
+            ast::Item::Trait(declared) => self.declared_trait(declared),
             ast::Item::Impl(implementation) => self.implementation(implementation),
             ast::Item::Module(module) => {
                 let list = module.item_list();
@@ -107,25 +99,38 @@ impl Walker<'_> {
                 for item in
                     block.extern_item_list().into_iter().flat_map(|list| list.extern_items())
                 {
-                    match item {
-                        ast::ExternItem::Fn(function) => {
-                            self.function(&function, Kind::Function, is_public(&function));
-                        }
-                        ast::ExternItem::Static(variable) => {
-                            let public = is_public(&variable);
-                            self.add(&variable, variable.name(), Kind::Variable, None, public);
-                        }
-                        ast::ExternItem::TypeAlias(alias) => {
-                            self.add(&alias, alias.name(), Kind::Type, None, is_public(&alias));
-                        }
-                        ast::ExternItem::MacroCall(_) => {}
-                    }
+                    self.extern_item(&item);
                 }
             }
             ast::Item::AsmExpr(_)
             | ast::Item::ExternCrate(_)
             | ast::Item::MacroCall(_)
             | ast::Item::Use(_) => {}
+        }
+    }
+
+    fn declared_trait(&mut self, declared: &ast::Trait) {
+        let list = declared.assoc_item_list();
+        let public = is_public(declared);
+        let body = list.as_ref().map(|list| list.syntax().clone());
+        self.add(declared, declared.name(), Kind::Trait, body, public);
+        if let (Some(name), Some(list)) = (declared.name(), list) {
+            self.members(name.text(), &list, Some(public));
+        }
+    }
+
+    fn extern_item(&mut self, item: &ast::ExternItem) {
+        match item {
+            ast::ExternItem::Fn(function) => {
+                self.function(function, Kind::Function, is_public(function));
+            }
+            ast::ExternItem::Static(variable) => {
+                self.add(variable, variable.name(), Kind::Variable, None, is_public(variable));
+            }
+            ast::ExternItem::TypeAlias(alias) => {
+                self.add(alias, alias.name(), Kind::Type, None, is_public(alias));
+            }
+            ast::ExternItem::MacroCall(_) => {}
         }
     }
 

@@ -3,9 +3,10 @@
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{
     BindingPattern, Class, ClassElement, Declaration, Decorator, ExportDefaultDeclarationKind,
-    Expression, Function, MethodDefinitionKind, ModuleExportName, Program, PropertyKey, Statement,
-    TSAccessibility, TSEnumDeclaration, TSInterfaceDeclaration, TSNamespaceDeclaration,
-    TSNamespaceDeclarationBody, TSSignature, VariableDeclaration, VariableDeclarationKind,
+    Expression, Function, MethodDefinition, MethodDefinitionKind, ModuleExportName, Program,
+    PropertyDefinition, PropertyKey, Statement, TSAccessibility, TSEnumDeclaration,
+    TSInterfaceDeclaration, TSNamespaceDeclaration, TSNamespaceDeclarationBody, TSSignature,
+    VariableDeclaration, VariableDeclarationKind,
 };
 use oxc_parser::{Parser, ParserReturn};
 use oxc_span::{GetSpan as _, SourceType, Span};
@@ -244,69 +245,58 @@ impl<'t> Walker<'t> {
     }
 
     fn element(&mut self, element: &ClassElement<'_>, public: bool) {
-        let seen = |accessibility: Option<TSAccessibility>, key: &PropertyKey<'_>| {
-            public
-                && !key.is_private_identifier()
-                && !matches!(
-                    accessibility,
-                    Some(TSAccessibility::Private | TSAccessibility::Protected)
-                )
-        };
         match element {
-            ClassElement::MethodDefinition(method) => {
-                let Some(name) = key_name(&method.key) else {
-                    return;
-                };
-                let kind = match method.kind {
-                    MethodDefinitionKind::Constructor => Kind::Constructor,
-                    MethodDefinitionKind::Method => Kind::Method,
-                    MethodDefinitionKind::Get | MethodDefinitionKind::Set => Kind::Property,
-                };
-                let body = method.value.body.as_ref();
-                let after =
-                    method.decorators.last().map_or(method.span.start, |last| last.span.end);
-                let end = body.map_or(method.span.end, |body| body.span.start);
-                let signature = self.slice(after, end).trim_end_matches(';').to_owned();
-                let public = seen(method.accessibility, &method.key);
-                let place = Place { whole: method.span, decorators: &method.decorators, public };
-                self.add(&name, kind, place, signature);
-                if let Some(body) = body {
-                    self.inside(&name, true, |walker| walker.statements(&body.statements, false));
-                }
-            }
-            ClassElement::PropertyDefinition(property) => {
-                let Some(name) = key_name(&property.key) else {
-                    return;
-                };
-                let public = seen(property.accessibility, &property.key);
-                let place =
-                    Place { whole: property.span, decorators: &property.decorators, public };
-                match &property.value {
-                    Some(value) => {
-                        let after = property.decorators.last();
-                        let start = after.map_or(property.span.start, |last| last.span.end);
-                        self.value(&name, Kind::Field, value, place, start);
-                    }
-                    None => {
-                        let after = property.decorators.last();
-                        let start = after.map_or(property.span.start, |last| last.span.end);
-                        let signature = self.slice(start, property.span.end);
-                        let signature = signature.trim_end_matches(';').to_owned();
-                        self.add(&name, Kind::Field, place, signature);
-                    }
-                }
-            }
+            ClassElement::MethodDefinition(method) => self.method(method, public),
+            ClassElement::PropertyDefinition(property) => self.property(property, public),
             ClassElement::AccessorProperty(property) => {
                 let Some(name) = key_name(&property.key) else {
                     return;
                 };
-                let public = seen(property.accessibility, &property.key);
+                let public = public && is_visible(property.accessibility, &property.key);
                 let signature = self.slice(property.span.start, property.span.end).to_owned();
                 let place =
                     Place { whole: property.span, decorators: &property.decorators, public };
                 self.add(&name, Kind::Property, place, shortened(&one_line(&signature), 200));
             }
             ClassElement::StaticBlock(_) | ClassElement::TSIndexSignature(_) => {}
+        }
+    }
+
+    fn method(&mut self, method: &MethodDefinition<'_>, public: bool) {
+        let Some(name) = key_name(&method.key) else {
+            return;
+        };
+        let kind = match method.kind {
+            MethodDefinitionKind::Constructor => Kind::Constructor,
+            MethodDefinitionKind::Method => Kind::Method,
+            MethodDefinitionKind::Get | MethodDefinitionKind::Set => Kind::Property,
+        };
+        let body = method.value.body.as_ref();
+        let after = method.decorators.last().map_or(method.span.start, |last| last.span.end);
+        let end = body.map_or(method.span.end, |body| body.span.start);
+        let signature = self.slice(after, end).trim_end_matches(';').to_owned();
+        let public = public && is_visible(method.accessibility, &method.key);
+        let place = Place { whole: method.span, decorators: &method.decorators, public };
+        self.add(&name, kind, place, signature);
+        if let Some(body) = body {
+            self.inside(&name, true, |walker| walker.statements(&body.statements, false));
+        }
+    }
+
+    fn property(&mut self, property: &PropertyDefinition<'_>, public: bool) {
+        let Some(name) = key_name(&property.key) else {
+            return;
+        };
+        let public = public && is_visible(property.accessibility, &property.key);
+        let place = Place { whole: property.span, decorators: &property.decorators, public };
+        let start = property.decorators.last().map_or(property.span.start, |last| last.span.end);
+        match &property.value {
+            Some(value) => self.value(&name, Kind::Field, value, place, start),
+            None => {
+                let signature = self.slice(start, property.span.end);
+                let signature = signature.trim_end_matches(';').to_owned();
+                self.add(&name, Kind::Field, place, signature);
+            }
         }
     }
 
@@ -502,6 +492,12 @@ struct Place<'p, 'a> {
     whole: Span,
     decorators: &'p [Decorator<'a>],
     public: bool,
+}
+
+/// Whether a member of a class can be used outside of it.
+fn is_visible(accessibility: Option<TSAccessibility>, key: &PropertyKey<'_>) -> bool {
+    !key.is_private_identifier()
+        && !matches!(accessibility, Some(TSAccessibility::Private | TSAccessibility::Protected))
 }
 
 fn key_name(key: &PropertyKey<'_>) -> Option<String> {
