@@ -1,8 +1,8 @@
-// Writes the component: `node build.mjs INTERFACES OUTPUT`, with the dependencies installed.
+// Builds the component: `node build.mjs INTERFACES OUTPUT`, with the dependencies installed.
 // `INTERFACES` is the directory with the project's WIT packages.
 //
-// All features of the engine that would import WASI are off, so the component imports nothing but
-// what its world names.
+// All features of the engine that import WASI are disabled, so the component imports only what its
+// world names.
 
 import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -17,7 +17,7 @@ import { bundled } from './bundle.mjs';
 const HERE = dirname(fileURLToPath(import.meta.url));
 
 async function main(interfaces, output) {
-    // The engine was built without the tables for `\p{...}` in regular expressions.
+    // The engine has no tables for `\p{...}` in regular expressions, so these are compiled away.
     const { code } = await babel.transformAsync(await bundled("export * from './app.js';"), {
         compact: false,
         configFile: false,

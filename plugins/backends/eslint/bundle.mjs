@@ -1,4 +1,4 @@
-// The component's code and all packages that it uses as one module.
+// Bundles the component's code and all packages that it uses into one module.
 
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';

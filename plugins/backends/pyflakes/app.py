@@ -1,4 +1,4 @@
-"""The component: what it exports, and how it reaches the files of the workspace."""
+"""The component's exports, and access to the files of the workspace."""
 
 import ast
 import atexit  # noqa: F401: what the bindings' resources import when they are first used
@@ -20,18 +20,18 @@ from backend.paths import inside
 
 NAME = "pyflakes"
 
-# Stubs are written in another style, and pyflakes takes their forward references for mistakes.
+# Without stubs, whose style differs and whose forward references pyflakes reports as errors.
 GLOBS = ["*.py"]
 
-# How much of the files the host hands over at once.
-BATCH = 256 * 1024
+# The number of bytes that the host reads at once.
+BATCH_BYTES = 256 * 1024
 
-# How many files are listed at once.
-LISTING = 4096
+# The number of files that the host lists at once.
+FILES_PER_LIST = 4096
 
 
 class Linter(exports.Linter):
-    """`cofferdam:backend/linter`."""
+    """Implements `cofferdam:backend/linter`."""
 
     def version(self, name: str) -> str:
         _check_name(name)
@@ -39,7 +39,7 @@ class Linter(exports.Linter):
 
     def lint(self, name: str, request: linting.Request) -> linting.Report:
         _check_name(name)
-        _close_the_world()
+        _prevent_system_calls()
         try:
             return _lint(request)
         except Invalid as error:
@@ -49,8 +49,8 @@ class Linter(exports.Linter):
 
 
 def _warm_up() -> None:
-    """Uses both linters once while the component is built, so that what they import late is in
-    it."""
+    """Uses both linters once while the component is built, so that modules that they import late
+    are included."""
     linter = Both(settings.Settings(), [])
     for text in ["import os\nx = f'{1}'  # noqa: F541\n", "é = '''\n'''\n", "def f(:\n", "\xff"]:
         linter.check("example.py", text.encode("latin-1"))
@@ -61,16 +61,15 @@ def _check_name(name: str) -> None:
         raise Err(types.Error_Invalid(f"there is no backend '{name}' in this plugin"))
 
 
-def _close_the_world() -> None:
-    """Keeps Python from asking the system for anything: there is none, and a call to it would end
-    the component at once. A late import fails as an import, what is printed is dropped, and where
-    Python would open a file to quote a line from it, the file's name is one that can't be opened.
+def _prevent_system_calls() -> None:
+    """Prevents system calls, which would trap. A late import fails with an ImportError, output is
+    dropped, and the names of source files can't be opened, so that Python does not quote lines.
     """
     sys.meta_path.clear()
     sys.stdout = sys.stderr = io.StringIO()
     sys.unraisablehook = lambda _: None
     warnings.simplefilter("ignore")
-    # pyflakes takes three calls for each level of a tree; they are on no stack but Python's own.
+    # pyflakes makes three calls for each level of a tree; these use only Python's own stack.
     sys.setrecursionlimit(4 * nesting.LIMIT)
     ast.parse.__defaults__ = ("\ud800", "exec")
 
@@ -138,14 +137,14 @@ def _open(path: str) -> scan.Scanner:
 
 
 def _files(path: str) -> Iterator[tuple[str, bytes | None]]:
-    """All files of a path with their contents; none where a file can't be read."""
+    """All files below a path with their contents; None for a file that can't be read."""
     try:
         scanner = _open(path)
     except Err as error:
         raise Invalid(error.value.value) from error
     with scanner:
         read: set[str] = set()
-        while (batch := scanner.next(BATCH)).ids:
+        while (batch := scanner.next(BATCH_BYTES)).ids:
             start = 0
             for number, end in zip(batch.ids, batch.ends, strict=True):
                 file = scanner.path(number)
@@ -153,20 +152,20 @@ def _files(path: str) -> Iterator[tuple[str, bytes | None]]:
                 yield file, batch.data[start:end]
                 start = end
         if scanner.unreadable():
-            for first in range(0, scanner.count(), LISTING):
-                for file in scanner.files(first, LISTING):
+            for first in range(0, scanner.count(), FILES_PER_LIST):
+                for file in scanner.files(first, FILES_PER_LIST):
                     if file.path not in read:
                         yield file.path, None
 
 
 def _read(path: str) -> bytes | None:
-    """One file; none where it does not exist, or is out of reach."""
+    """The contents of a file; None if it does not exist or may not be read."""
     try:
         scanner = _open(path)
     except Err:
         return None
     with scanner:
-        batch = scanner.next(BATCH)
+        batch = scanner.next(BATCH_BYTES)
         if len(batch.ids) != 1 or scanner.path(batch.ids[0]) != path:
             return None
         return batch.data

@@ -1,9 +1,9 @@
-"""Writes the component: `python build.py INTERFACES OUTPUT`, with requirements.txt installed.
+"""Builds the component: `python build.py INTERFACES OUTPUT`, with requirements.txt installed.
 
 `INTERFACES` is the directory with the project's WIT packages.
 
-No import of WASI stays in it: whatever Python would ask the system for is replaced by a trap, and
-the seed of its hashes is the one that the build drew.
+The component imports nothing of WASI: every system call of Python is replaced by a trap, and the
+seed of its hashes is fixed when the component is built.
 """
 
 import shutil
@@ -21,7 +21,7 @@ def main(interfaces: Path, output: Path) -> None:
         wit, sources = Path(temporary, "wit"), Path(temporary, "sources")
         shutil.copytree(interfaces, wit / "deps")
         shutil.copy(HERE / "world.wit", wit)
-        # Nothing but what it needs: all that lies on the path of modules ends up in it.
+        # Only the modules that it needs: everything on the module path is included.
         sources.mkdir()
         shutil.copy(HERE / "app.py", sources)
         shutil.copytree(HERE / "backend", sources / "backend", ignore=_compiled)

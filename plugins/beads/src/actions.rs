@@ -1,4 +1,4 @@
-//! What the tools do.
+//! The arguments, results and functions of the tools.
 
 use cofferdam_beads_format::bead::to_millisecond;
 use cofferdam_beads_format::{Action, Bead, Change, Id, Kind, Priority};
@@ -8,38 +8,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{Store, Stored};
 
-/// The longest question that is a title by itself, in characters.
-const TITLE: usize = 100;
+/// The maximum length of a title made from a question, in characters.
+const MAX_TITLE_CHARS: usize = 100;
 
-/// Arguments of `create_bead`.
+/// The arguments of `create_bead`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Create {
-    /// What is to be created.
+    /// The bead to create.
     pub bead: NewBead,
 }
 
-/// A bead that is to be created.
+/// The fields of a new bead.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewBead {
-    /// What it is about.
+    /// One line that says what the bead is about.
     pub title: String,
-    /// The project that it belongs to.
+    /// The project that the bead belongs to.
     pub project_id: String,
-    /// More of what it is about.
+    /// The long form of the title.
     pub description: Option<String>,
-    /// From 0, critical, to 4, backlog.
+    /// From 0 (critical) to 4 (backlog).
     pub priority: Option<Priority>,
-    /// What sort of bead it is.
+    /// The type of the bead.
     #[serde(rename = "type")]
     pub kind: Option<Type>,
-    /// Words to find it by.
+    /// Tags to search for.
     #[serde(default)]
     pub tags: Vec<String>,
 }
 
-/// The types that `create_bead` knows.
+/// The types that `create_bead` accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -61,80 +61,80 @@ impl From<Type> for Kind {
     }
 }
 
-/// Arguments of `close_bead`.
+/// The arguments of `close_bead`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Close {
-    /// Which bead.
+    /// The bead to close: an id or an abbreviation.
     pub bead_id: String,
-    /// What was done.
+    /// What was done about it.
     pub reason: Option<String>,
 }
 
-/// Arguments of `escalate_ceo`.
+/// The arguments of `escalate_ceo`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Escalate {
-    /// Which bead.
+    /// The bead to escalate: an id or an abbreviation.
     pub bead_id: String,
-    /// What is to be decided.
+    /// What has to be decided.
     pub reason: Option<String>,
-    /// The agent who is to hear of the decision.
+    /// The agent to be told the decision.
     pub returned_to: Option<String>,
 }
 
-/// Arguments of `approve_bead`.
+/// The arguments of `approve_bead`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Approve {
-    /// Which bead.
+    /// The bead to approve: an id or an abbreviation.
     pub bead_id: String,
-    /// Why.
+    /// The reason for the approval.
     pub reason: Option<String>,
 }
 
-/// Arguments of `reject_bead`.
+/// The arguments of `reject_bead`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reject {
-    /// Which bead.
+    /// The bead to reject: an id or an abbreviation.
     pub bead_id: String,
-    /// Why not.
+    /// The reason for the rejection.
     pub reason: String,
 }
 
-/// Arguments of `ask_followup`.
+/// The arguments of `ask_followup`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ask {
-    /// What the user is to answer.
+    /// The question for the user.
     pub question: String,
 }
 
-/// Answer of most tools.
+/// The result of most tools.
 #[derive(Debug, Serialize)]
 pub struct Answer {
-    /// The whole id of the bead.
+    /// The full id of the bead.
     pub bead_id: String,
 }
 
-/// Answer of `escalate_ceo`.
+/// The result of `escalate_ceo`.
 #[derive(Debug, Serialize)]
 pub struct Escalated {
-    /// The id of the decision's own bead.
+    /// The id of the new decision.
     pub decision_id: String,
 }
 
-/// Answer of `reject_bead`.
+/// The result of `reject_bead`.
 #[derive(Debug, Serialize)]
 pub struct Rejected {
-    /// The whole id of the bead.
+    /// The full id of the bead.
     pub bead_id: String,
-    /// As it was given.
+    /// The reason from the arguments.
     pub reason: String,
 }
 
-/// Creates a bead.
+/// Creates a bead of any type except decisions and questions.
 ///
 /// # Errors
 /// As [`Store::add`].
@@ -151,10 +151,10 @@ pub fn create(Create { bead }: Create, context: &Context) -> Result<Answer, Tool
     Store::new(context).add(&bead).map(answer)
 }
 
-/// Closes a bead.
+/// Closes a bead, if its status allows that.
 ///
 /// # Errors
-/// As [`Store::find`], [`Bead::allows`] and [`Store::append`]; so it is with the other actions.
+/// As [`Store::find`], [`Bead::allows`] and [`Store::append`].
 pub fn close(args: Close, context: &Context) -> Result<Answer, ToolError> {
     let reason = args.reason;
     let with_reason = reason.as_ref().is_some_and(|reason| !reason.trim().is_empty());
@@ -162,7 +162,7 @@ pub fn close(args: Close, context: &Context) -> Result<Answer, ToolError> {
     act(context, &args.bead_id, action, Change::Closed { reason }).map(answer)
 }
 
-/// Approves a bead.
+/// Records that a review approved a bead.
 ///
 /// # Errors
 /// As [`close`].
@@ -171,7 +171,7 @@ pub fn approve(args: Approve, context: &Context) -> Result<Answer, ToolError> {
     act(context, &args.bead_id, Action::Approve, change).map(answer)
 }
 
-/// Rejects a bead.
+/// Records that a review rejected a bead.
 ///
 /// # Errors
 /// As [`close`].
@@ -215,7 +215,7 @@ pub fn ask(Ask { question }: Ask, context: &Context) -> Result<Answer, ToolError
     Store::new(context).add(&Bead { title, description, ..new() }).map(answer)
 }
 
-/// A question of now, which the others begin with.
+/// A question created now; the other kinds of beads start from it.
 fn new() -> Bead {
     Bead {
         title: String::new(),
@@ -231,16 +231,16 @@ fn new() -> Bead {
     }
 }
 
-/// The first line of a question, shortened.
+/// The first line of a question, shortened to be a title.
 fn title(question: &str) -> String {
     let line = question.trim().lines().next().unwrap_or_default();
-    match line.char_indices().nth(TITLE) {
+    match line.char_indices().nth(MAX_TITLE_CHARS) {
         None => line.to_owned(),
         Some((end, _)) => format!("{}...", line[..end].trim_end()),
     }
 }
 
-/// Lets a change become of a bead, and of the bead that waits for it.
+/// Adds an event to a bead and, if it is a decision, to the bead that waits for it.
 fn act(context: &Context, given: &str, action: Action, change: Change) -> Result<Id, ToolError> {
     let store = Store::new(context);
     let stored = find(&store, given, action)?;
@@ -254,7 +254,7 @@ fn act(context: &Context, given: &str, action: Action, change: Change) -> Result
     Ok(stored.id)
 }
 
-/// The bead that is meant, if it is in a state for an action.
+/// Finds a bead and checks that its status allows the action.
 fn find(store: &Store<'_>, given: &str, action: Action) -> Result<Stored, ToolError> {
     let stored = store.find(given)?;
     let allowed = stored.bead.allows(&stored.id, action);

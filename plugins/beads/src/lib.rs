@@ -1,10 +1,10 @@
-//! The `beads` plugin: issues and tasks, kept in the workspace as a file each.
+//! The `beads` plugin: issues and tasks, stored in the workspace in one file each.
 //!
-//! [`actions`] says what each tool does, [`store`] finds, reads and writes the files. What is in
-//! a file, and what may become of a bead, is the crate `cofferdam-ledger`'s, which the command
-//! `cofferdam beads` reads them with.
+//! [`actions`] has the tools, [`store`] reads and writes the files. The format of a file and the
+//! rules for changing a bead are in the crate `cofferdam-beads-format`, which the command
+//! `cofferdam beads` uses too.
 //!
-//! Source: S3, "Bead Management" and "Communication".
+//! Source: the actions reference, "Bead Management" and "Communication".
 
 pub mod actions;
 pub mod store;

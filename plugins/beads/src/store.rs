@@ -1,4 +1,4 @@
-//! The files of the beads, a file each: found, read, made, and added to.
+//! Finds, reads, creates and extends the files of the beads.
 
 use std::{fs, io};
 
@@ -7,32 +7,32 @@ use cofferdam_beads_format::{Bead, Change, Event, Id, NotFound, id};
 use cofferdam_sdk::{Context, ErrorKind, ToolError, WorkspacePath};
 use jiff::Timestamp;
 
-/// How many random ids are tried for a new bead.
-const ATTEMPTS: usize = 8;
+/// The number of random ids tried for a new bead.
+const MAX_ID_ATTEMPTS: usize = 8;
 
-/// The beads of a workspace.
+/// The beads in a workspace.
 pub struct Store<'a> {
     context: &'a Context,
 }
 
-/// A bead with its file.
+/// A bead read from its file.
 #[derive(Debug)]
 pub struct Stored {
-    /// What it is called.
+    /// The id of the bead.
     pub id: Id,
-    /// What its file says.
+    /// The contents of its file.
     pub bead: Bead,
     path: WorkspacePath,
     text: String,
 }
 
 impl<'a> Store<'a> {
-    /// The beads of a call's workspace.
+    /// Opens the beads in a call's workspace.
     pub fn new(context: &'a Context) -> Self {
         Self { context }
     }
 
-    /// The bead that somebody means by an id or the beginning of one.
+    /// Finds a bead by its id or an abbreviation of it.
     ///
     /// # Errors
     /// `BeadNotFound`, `AmbiguousBead`, and as [`Store::get`].
@@ -46,10 +46,10 @@ impl<'a> Store<'a> {
         self.get(id)
     }
 
-    /// Reads a bead.
+    /// Reads the bead with this id.
     ///
     /// # Errors
-    /// `InvalidBeadFile`, with the file and the line; as [`Context::read`].
+    /// `InvalidBeadFile`, with the file and the line; those of [`Context::read`].
     pub fn get(&self, id: Id) -> Result<Stored, ToolError> {
         let path = self.path(&id.file_name())?;
         let contents = self.context.read(&path)?;
@@ -61,7 +61,7 @@ impl<'a> Store<'a> {
         Ok(Stored { id, bead, path, text })
     }
 
-    /// The bead that another one names, if it is still there.
+    /// Reads the bead that another bead refers to; `None` if it does not exist.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -72,17 +72,17 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Keeps a new bead under a random id that no other one has.
+    /// Stores a new bead under a random id that is not in use.
     ///
     /// # Errors
-    /// `BeadCreatorNotConfigured` where the directory can't be written.
+    /// `BeadCreatorNotConfigured` if the directory can't be written.
     pub fn add(&self, bead: &Bead) -> Result<Id, ToolError> {
         let mut attempts = 0;
         loop {
             let id = random_id()?;
             match self.create(&id.file_name(), &bead.to_text()) {
-                Ok(()) => break self.tell_git().map(|()| id),
-                Err(error) if error.code == "FileExistsError" && attempts < ATTEMPTS => {
+                Ok(()) => break self.create_attributes_file().map(|()| id),
+                Err(error) if error.code == "FileExistsError" && attempts < MAX_ID_ATTEMPTS => {
                     attempts += 1;
                 }
                 Err(error) => break Err(unavailable(error)),
@@ -90,10 +90,10 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Adds an event to a bead's history. What is in its file stays as it is.
+    /// Appends an event to a bead's history. Nothing else in its file changes.
     ///
     /// # Errors
-    /// `BeadCreatorNotConfigured` where the file can't be written.
+    /// `BeadCreatorNotConfigured` if the file can't be written.
     pub fn append(&self, stored: &Stored, change: Change) -> Result<(), ToolError> {
         let event = Event { at: stored.bead.next(Timestamp::now()), change };
         let mut text = stored.text.clone();
@@ -104,8 +104,8 @@ impl<'a> Store<'a> {
         self.context.write(&stored.path, text.as_bytes()).map_err(unavailable)
     }
 
-    /// Says how git merges beads, unless somebody has said something already.
-    fn tell_git(&self) -> Result<(), ToolError> {
+    /// Creates the file that tells git how to merge beads, unless it exists.
+    fn create_attributes_file(&self) -> Result<(), ToolError> {
         let (name, text) = ATTRIBUTES;
         match self.create(name, text) {
             Err(error) if error.code != "FileExistsError" => Err(unavailable(error)),
@@ -121,7 +121,7 @@ impl<'a> Store<'a> {
         self.context.resolve(&format!("{DIRECTORY}/{name}"))
     }
 
-    /// The ids of all beads. What else is in the directory is none of them.
+    /// The ids of all beads; other files in the directory are ignored.
     fn ids(&self) -> Result<Vec<Id>, ToolError> {
         let list = |directory| {
             let entries = fs::read_dir(directory)?;
@@ -144,7 +144,8 @@ fn random_id() -> Result<Id, ToolError> {
     Ok(Id::from_random(bytes))
 }
 
-/// S3's "bead creator not configured": beads can't be kept here. What was denied stays denied.
+/// Converts an I/O error to "bead creator not configured", as the actions reference calls it; a
+/// denial stays one.
 fn unavailable(error: ToolError) -> ToolError {
     let kind = match error.kind {
         kind @ (ErrorKind::Denied | ErrorKind::Limit) => kind,

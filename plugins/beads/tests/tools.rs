@@ -1,5 +1,4 @@
-//! What the tools do to the files of a workspace, and that the schemas say what they take and
-//! give.
+//! What the tools change in a workspace, and that arguments and results fit their schemas.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -17,14 +16,14 @@ use tempfile::TempDir;
 const TOOLS: [&str; 6] =
     ["create_bead", "close_bead", "escalate_ceo", "approve_bead", "reject_bead", "ask_followup"];
 
-/// A schema of a tool.
+/// The input or output schema of a tool.
 fn schema(tool: &str, side: &str) -> Value {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../schemas/tools");
     let file = root.join(format!("beads.{tool}.{side}.json"));
     serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// A workspace.
+/// A temporary directory as a workspace.
 struct Place(TempDir);
 
 impl Place {
@@ -32,7 +31,8 @@ impl Place {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Makes a call whose arguments and answer fit the schemas; a failure is its code and message.
+    /// Calls a tool and checks arguments and result against the schemas; a failure is its code and
+    /// message.
     fn call(&self, tool: &str, args: Value) -> Result<Value, (String, String)> {
         jsonschema::validate(&schema(tool, "input"), &args).unwrap_or_else(|e| panic!("{e}"));
         let context = Context::for_directory(self.0.path());
@@ -74,14 +74,14 @@ fn text(value: &Value) -> String {
 }
 
 #[test]
-fn every_example_is_taken() {
+fn every_example_is_accepted() {
     for tool in TOOLS {
         let input = schema(tool, "input");
         let examples = input["examples"].as_array().unwrap();
         assert!(!examples.is_empty(), "{tool}");
         for example in examples {
             let place = Place::new();
-            // The bead of S3's examples.
+            // The examples of the actions reference name such a bead.
             let id = place.create();
             fs::rename(place.path(&id), place.path("bead-abc-123")).unwrap();
             place.call(tool, example.clone()).unwrap_or_else(|error| panic!("{tool}: {error:?}"));
@@ -96,7 +96,7 @@ fn every_example_is_taken() {
 }
 
 #[test]
-fn arguments_that_s3_does_not_allow_do_not_fit() {
+fn arguments_outside_the_actions_reference_do_not_fit() {
     let bead = |field: &str, value: Value| {
         let mut bead = json!({"title": "x", "project_id": "p"});
         bead[field] = value;
@@ -148,13 +148,13 @@ fn arguments_that_s3_does_not_allow_do_not_fit() {
         let id = text(&place.call(tool, args).unwrap()["bead_id"]);
         assert_eq!(place.bead(&id).kind.as_str(), kind);
     }
-    // JSON does not tell them apart.
+    // JSON does not distinguish integers from such numbers.
     let (tool, args) = bead("priority", json!(1.0));
     assert!(Place::new().call(tool, args).is_ok());
 }
 
 #[test]
-fn a_bead_is_a_file_with_a_field_a_line() {
+fn a_bead_file_has_one_line_per_field() {
     let place = Place::new();
     let example = &schema("create_bead", "input")["examples"][0];
     let id = text(&place.call("create_bead", example.clone()).unwrap()["bead_id"]);
@@ -174,11 +174,11 @@ fn a_bead_is_a_file_with_a_field_a_line() {
              history:\n"
         )
     );
-    // What was left out.
+    // Fields without a value are not written.
     let least = place.bead(&place.create());
     assert_eq!((least.kind, least.priority.get()), (Kind::Task, 2));
     assert_eq!((least.tags.len(), least.description), (0, None));
-    // How git merges them; and what somebody wrote there stays.
+    // The file for git is created, and an existing one is not changed.
     let (name, attributes) = ATTRIBUTES;
     let path = place.0.path().join(".beads").join(name);
     assert_eq!(fs::read_to_string(&path).unwrap(), attributes);
@@ -210,7 +210,7 @@ fn a_bead_is_reviewed_and_closed() {
     let closed = json!({"bead_id": id, "reason": "Fixed authentication bug and added tests"});
     assert_eq!(place.call("close_bead", closed).unwrap(), json!({ "bead_id": id }));
     assert_eq!(place.status(&id), Status::Closed);
-    // What was there before is still there, a line was added for each.
+    // Earlier lines are unchanged, and each action has added one.
     let file = place.file(&id);
     let added: Vec<&str> = file.strip_prefix(&before).unwrap().lines().collect();
     assert_eq!(added.len(), 3, "{file}");
@@ -219,7 +219,7 @@ fn a_bead_is_reviewed_and_closed() {
 }
 
 #[test]
-fn what_may_not_become_of_a_bead_changes_nothing() {
+fn refused_actions_change_nothing() {
     let place = Place::new();
     let id = place.create();
     let reason = |reason: &str| json!({"bead_id": id, "reason": reason});
@@ -264,7 +264,7 @@ fn an_escalated_bead_waits_for_its_decision() {
         let decision_id = text(&answer["decision_id"]);
         assert_eq!(answer, json!({ "decision_id": decision_id }));
 
-        // Linked both ways.
+        // Each refers to the other.
         let (bead, decision) = (place.bead(&id), place.bead(&decision_id));
         assert_eq!(decision.kind, Kind::Decision);
         assert_eq!(decision.decides.as_ref().map(Id::as_str), Some(id.as_str()));
@@ -278,7 +278,7 @@ fn an_escalated_bead_waits_for_its_decision() {
         };
         assert_eq!((link.as_str(), why.as_deref()), (decision_id.as_str(), reason));
 
-        // Nothing becomes of it before, and a decision is escalated to nobody else.
+        // Until then, the bead can't be changed, and the decision can't be escalated.
         assert_eq!(place.status(&id), Status::Escalated);
         for early in ["approve_bead", "close_bead", "escalate_ceo"] {
             let (found, message) = place.call(early, json!({ "bead_id": id })).unwrap_err();
@@ -297,7 +297,7 @@ fn an_escalated_bead_waits_for_its_decision() {
         let twice = place.call("approve_bead", json!({ "bead_id": decision_id }));
         assert_eq!(twice.unwrap_err().0, code.unwrap());
         place.call("approve_bead", json!({ "bead_id": id })).unwrap();
-        // Closing a decision that was made releases nothing a second time.
+        // Closing a decision that was made does not release the bead a second time.
         if tool != "close_bead" {
             place.call("close_bead", json!({ "bead_id": decision_id })).unwrap();
             assert_eq!(place.bead(&id).history.len(), 3);
@@ -306,7 +306,7 @@ fn an_escalated_bead_waits_for_its_decision() {
 }
 
 #[test]
-fn a_decision_can_be_made_though_its_bead_is_gone() {
+fn a_decision_can_be_made_if_its_bead_was_deleted() {
     let place = Place::new();
     let id = place.create();
     let answer = place.call("escalate_ceo", json!({ "bead_id": id })).unwrap();
@@ -318,7 +318,7 @@ fn a_decision_can_be_made_though_its_bead_is_gone() {
 }
 
 #[test]
-fn a_question_is_a_bead_that_the_answer_closes() {
+fn a_question_is_a_bead_that_is_closed_with_the_response() {
     let place = Place::new();
     let question = "Should I use PostgreSQL or MySQL for the database?";
     let id = text(&place.call("ask_followup", json!({ "question": question })).unwrap()["bead_id"]);
@@ -342,7 +342,7 @@ fn a_question_is_a_bead_that_the_answer_closes() {
 }
 
 #[test]
-fn a_bead_is_found_by_the_beginning_of_its_id() {
+fn a_bead_is_found_by_an_abbreviated_id() {
     let place = Place::new();
     let id = place.create();
     for name in ["bead-abc-123", "bead-abc-456"] {
@@ -369,7 +369,7 @@ fn a_bead_is_found_by_the_beginning_of_its_id() {
 }
 
 #[test]
-fn a_broken_file_is_named_with_its_line_and_left_alone() {
+fn an_invalid_file_is_reported_with_its_line_and_not_changed() {
     let place = Place::new();
     let (id, other) = (place.create(), place.create());
     let good = place.file(&id);
@@ -391,9 +391,9 @@ fn a_broken_file_is_named_with_its_line_and_left_alone() {
         }
         assert_eq!(place.file(&id), broken);
     }
-    // Others are none the worse.
+    // Other beads can still be used.
     place.call("close_bead", json!({ "bead_id": other })).unwrap();
-    // A file of a system with other line ends, and one without the last line end.
+    // Files with CRLF and without the last line end.
     for file in [good.replace('\n', "\r\n"), good.trim_end().to_owned()] {
         fs::write(place.path(&id), file).unwrap();
         place.call("close_bead", json!({ "bead_id": id })).unwrap();
@@ -402,7 +402,7 @@ fn a_broken_file_is_named_with_its_line_and_left_alone() {
 }
 
 #[test]
-fn where_beads_cannot_be_kept_the_bead_creator_is_not_configured() {
+fn an_unwritable_directory_is_bead_creator_not_configured() {
     let bead = json!({"bead": {"title": "x", "project_id": "p"}}).to_string();
     let error_in = |place: &Place, tool: &str, args: &str| {
         call(tool, args, &Context::for_directory(place.0.path())).unwrap_err()

@@ -1,8 +1,8 @@
-//! `build_project`: chooses a builder, has it build, and tells what came of it.
+//! `build_project`: chooses a builder, runs it, and returns errors and warnings.
 //!
-//! A build that fails, or is stopped at its time, is an answer: S3 shows one with
-//! `success: false`, and an agent needs the errors in their fields. It also keeps what was built
-//! before it failed. The call is an error only where nothing was built at all.
+//! A failed build or a timeout is a result, not an error: the actions reference shows one with
+//! `success: false`, agents need the errors as fields, and files written before the failure are
+//! kept. The call is an error only if nothing was built at all.
 
 use std::time::Instant;
 
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::command_line;
 
-/// S3's frameworks in S3's order, each with the program that builds. Of those that are equally
-/// sure, the first one builds.
+/// The frameworks of the actions reference in its order, each with its program. It is also the
+/// order of preference among builders that are equally sure.
 const FRAMEWORKS: [(&str, &str); 6] = [
     ("go", "go"),
     ("npm", "npm"),
@@ -24,88 +24,88 @@ const FRAMEWORKS: [(&str, &str); 6] = [
     ("gradle", "gradle"),
 ];
 
-/// When a build is stopped, in seconds: what S3's examples say.
-const DEFAULT_TIMEOUT: u32 = 300;
+/// The default timeout in seconds, as in the examples of the actions reference.
+const DEFAULT_TIMEOUT_SECONDS: u32 = 300;
 
-/// More of what was printed, in bytes, is left out of its middle.
-const MOST: usize = 100_000;
+/// The maximum size of the raw output, in bytes; the middle of longer output is cut out.
+const MAX_RAW_BYTES: usize = 100_000;
 
-/// More errors or warnings than these are left out; `error_count` counts all.
-const LISTED: usize = 500;
+/// The maximum number of errors and of warnings in a result; `error_count` counts all.
+const MAX_LISTED: usize = 500;
 
-/// What the tool is given.
+/// The arguments of the tool.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// What is to be built.
+    /// What to build, in the framework's terms.
     pub build_target: Option<String>,
-    /// What is run in place of the framework's own command.
+    /// A command to run instead of the framework's default.
     pub build_command: Option<String>,
-    /// Which builder builds.
+    /// The builder to use.
     pub framework: Option<String>,
-    /// When the build is stopped.
+    /// The timeout in seconds.
     pub timeout_seconds: Option<u32>,
 }
 
-/// What the tool answers.
+/// The result of the tool.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// The builder that built.
+    /// The builder that ran.
     pub framework: String,
     /// Whether the build ended with exit code 0.
     pub success: bool,
-    /// None where it was stopped.
+    /// `None` if the build was stopped.
     pub exit_code: Option<i32>,
-    /// How long it took, such as `3.456s`.
+    /// The duration, such as `3.456s`.
     pub duration: String,
-    /// How many errors there are.
+    /// The number of errors.
     pub error_count: usize,
-    /// The errors, in the order in which they were printed.
+    /// The errors, in the order of the output.
     pub errors: Vec<Problem>,
-    /// The warnings.
+    /// The warnings, in the order of the output.
     pub warnings: Vec<Problem>,
-    /// What the build printed.
+    /// The output of the build.
     pub raw_output: String,
-    /// Whether it was stopped at its time.
+    /// Whether the build was stopped at its timeout.
     pub timed_out: bool,
-    /// Why the build did not come to an end of its own; empty where it did.
+    /// Why the build did not complete; empty if it did.
     pub error: String,
 }
 
-/// An error or a warning.
+/// An error or a warning of the build.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// Relative to the workspace; empty where no file is named.
+    /// Relative to the workspace; empty if no file is named.
     pub file: String,
     /// Counted from 1; 0: unknown.
     pub line: u32,
     /// Counted from 1; 0: unknown.
     pub column: u32,
-    /// What is wrong.
+    /// The message of the compiler or build program.
     pub message: String,
-    /// Which of the two it is.
+    /// Either `error` or `warning`.
     #[serde(rename = "type")]
     pub kind: &'static str,
 }
 
-/// The builders that the operator has.
+/// Access to the builders that the operator has.
 pub trait Builders {
-    /// Their names.
+    /// The names of all builders.
     fn available(&self) -> Vec<String>;
-    /// How sure one is that it fits the workspace: 0 to 100.
+    /// How sure a builder is that it fits the workspace: 0 to 100.
     fn detect(&self, name: &str) -> u8;
-    /// Has one build.
+    /// Builds with the named builder.
     ///
     /// # Errors
-    /// It could not even begin, or was stopped at a limit other than its time.
+    /// See [`Error`]: the build could not start, or exceeded a limit other than its timeout.
     fn build(&self, name: &str, request: &Request) -> Result<Report, Error>;
 }
 
-/// Builds.
+/// Builds the project in the workspace.
 ///
 /// # Errors
-/// `BuilderNotConfigured` and `BuilderNotFound` where none is there or fits, `UnknownFramework`,
-/// `InvalidCommand` for a build command, and what keeps a builder from building:
+/// `BuilderNotConfigured` or `BuilderNotFound` if there is no builder or none fits;
+/// `UnknownFramework`; `InvalidCommand` for the build command; the builder's own:
 /// `BuilderUnavailable`, `InvalidBuild`, `BuildLimit`, `BuilderFailed`.
 pub fn run(args: &Args, builders: &impl Builders, context: &Context) -> Result<Output, ToolError> {
     let started = Instant::now();
@@ -121,7 +121,7 @@ pub fn run(args: &Args, builders: &impl Builders, context: &Context) -> Result<O
     if let Some(program) = command.first() {
         check_program(program, &framework)?;
     }
-    let timeout = args.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT).saturating_mul(1_000);
+    let timeout = args.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS).saturating_mul(1_000);
     let request = Request {
         root: String::new(),
         target: args.build_target.clone(),
@@ -132,7 +132,7 @@ pub fn run(args: &Args, builders: &impl Builders, context: &Context) -> Result<O
     Ok(output(framework, report))
 }
 
-/// The builder that was asked for, or the one that is surest that it fits.
+/// Chooses the requested builder, or the one that is surest that it fits.
 fn choose(wanted: Option<&str>, builders: &impl Builders) -> Result<String, ToolError> {
     let available = builders.available();
     if available.is_empty() {
@@ -170,8 +170,8 @@ fn framework_of(program: &str) -> Option<&'static str> {
     FRAMEWORKS.iter().find(|(_, own)| *own == program).map(|(framework, _)| *framework)
 }
 
-/// The host lets a builder run its own programs only. This says so for those that are known,
-/// in words that help.
+/// Checks that a known framework's program is allowed for `framework`. The host lets a builder run
+/// only its own programs; this check has a more helpful message.
 fn check_program(program: &str, framework: &str) -> Result<(), ToolError> {
     match FRAMEWORKS.iter().find(|(known, _)| *known == framework) {
         Some((_, own)) if *own != program => Err(ToolError::invalid_args(
@@ -204,12 +204,12 @@ fn output(framework: String, report: Report) -> Output {
         success: report.exit_code == Some(0),
         exit_code: report.exit_code,
         error_count: of(Severity::Error).count(),
-        errors: of(Severity::Error).take(LISTED).map(|found| problem(found, "error")).collect(),
+        errors: of(Severity::Error).take(MAX_LISTED).map(|found| problem(found, "error")).collect(),
         warnings: of(Severity::Warning)
-            .take(LISTED)
+            .take(MAX_LISTED)
             .map(|found| problem(found, "warning"))
             .collect(),
-        raw_output: shorten(&report.raw, MOST).into_owned(),
+        raw_output: shorten(&report.raw, MAX_RAW_BYTES).into_owned(),
         timed_out: report.timed_out,
         error: if report.timed_out {
             format!("the build was stopped after {duration}")
@@ -283,7 +283,7 @@ mod tests {
         context
     }
 
-    /// The builder that is asked, or the error's code.
+    /// The name of the builder that ran, or the error's code.
     fn asked(args: &Args, builders: &Fixed) -> Result<String, String> {
         run(args, builders, &context()).map(|output| output.framework).map_err(|error| error.code)
     }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_framework_or_a_command_decides() {
+    fn a_framework_or_a_command_selects_the_builder() {
         let builders = fixed(&[("go", 90), ("make", 0), ("bazel", 0)]);
         for (framework, command, wanted) in [
             (Some("make"), None, Ok("make")),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_builder_gets_what_the_call_says() {
+    fn arguments_are_passed_to_the_builder() {
         let builders = fixed(&[("go", 90)]);
         let args = Args {
             build_target: Some("myapp".to_owned()),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_build_is_an_answer() {
+    fn a_failed_build_is_a_result_not_an_error() {
         let mut builders = fixed(&[("go", 90)]);
         let mut failed = report(1);
         failed.diagnostics = vec![
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_build_is_an_answer_too() {
+    fn a_build_timeout_is_a_result_not_an_error() {
         let mut builders = fixed(&[("go", 90)]);
         builders.answer = Ok(Report { exit_code: None, timed_out: true, ..report(0) });
         let output = run(&Args::default(), &builders, &context()).unwrap();
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_builder_from_building_is_an_error() {
+    fn an_unavailable_builder_is_an_error() {
         for (error, code) in [
             (Error::Unavailable("x".to_owned()), "BuilderUnavailable"),
             (Error::Invalid("x".to_owned()), "InvalidBuild"),
@@ -397,9 +397,9 @@ mod tests {
         }
     }
 
-    /// Agents read these fields; they are S3's, in S3's order.
+    /// Agents read these fields; names and order are those of the actions reference.
     #[test]
-    fn the_answer_has_the_sources_fields() {
+    fn the_result_has_the_documented_fields() {
         let answer = serde_json::to_value(output("go".to_owned(), report(0))).unwrap();
         let fields: Vec<&String> = answer.as_object().unwrap().keys().collect();
         assert_eq!(

@@ -1,15 +1,14 @@
-//! A build command, as a person would write it for a shell, as words for a program.
+//! Splits a build command, written as for a shell, into words.
 //!
-//! Quotes and backslashes mean what they mean in a shell. Whatever else a shell would do with the
-//! text is refused rather than passed on as it is: the program would get something else than the
-//! one who wrote it had in mind.
+//! Quotes and backslashes have the meaning that they have in a shell. Everything else that only a
+//! shell can interpret is an error, since the program would get other arguments than intended.
 
 use cofferdam_sdk::ToolError;
 
 /// Splits a command into the program and its arguments.
 ///
 /// # Errors
-/// `InvalidCommand` for what only a shell can do, a quote without its end, or nothing at all.
+/// `InvalidCommand` for an empty command, a missing closing quote, or syntax that needs a shell.
 pub fn words(command: &str) -> Result<Vec<String>, ToolError> {
     let invalid = |message: String| Err(ToolError::invalid_args("InvalidCommand", message));
     if let Some((column, meaning)) = needs_shell(command) {
@@ -31,7 +30,7 @@ pub fn words(command: &str) -> Result<Vec<String>, ToolError> {
     }
 }
 
-/// The first character, counted from 1, that means something to a shell only, and what.
+/// The position (from 1) and the name of the first character that needs a shell.
 fn needs_shell(command: &str) -> Option<(usize, &'static str)> {
     let mut quote: Option<char> = None;
     let mut is_start = true;
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_words() {
+    fn commands_are_split_into_words() {
         for (command, wanted) in [
             ("go build -o myapp ./cmd/app", &["go", "build", "-o", "myapp", "./cmd/app"][..]),
             (
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_shell_can_do_is_refused() {
+    fn shell_syntax_is_refused() {
         for (command, wanted) in [
             ("make && make install", "several commands (&, |, ;) (character 6)"),
             ("make; ls", "several commands"),

@@ -1,14 +1,13 @@
-//! The `build` plugin: `build_project`, by whichever builder the operator has and fits.
+//! The `build` plugin: `build_project`, which runs one of the operator's builders.
 //!
 //! | module | is for |
 //! |---|---|
-//! | [`build_project`] | the tool: the choice of a builder, and its report as the tool's answer |
-//! | [`command_line`] | a build command as words |
+//! | [`build_project`] | the tool: chooses a builder, and converts its report to the tool's result |
+//! | [`command_line`] | splits a build command into words |
 //!
-//! Only this module reaches the builders, which are other components. What they run and how they
-//! read it is theirs.
+//! Only this module calls the builders, which are other components.
 //!
-//! Source: S3, "build_project".
+//! Source: the actions reference, "build_project".
 
 pub mod build_project;
 pub mod command_line;
@@ -18,7 +17,7 @@ use cofferdam_sdk::backend::available::builders;
 use cofferdam_sdk::backend::building::{Report, Request};
 use cofferdam_sdk::{Context, ToolError, plugin};
 
-/// The plugin.
+/// The plugin: each function is a tool.
 pub struct Build;
 
 impl Build {
@@ -32,7 +31,7 @@ impl Build {
 
 plugin!(Build { build_project });
 
-/// The builders that the host has.
+/// The builders, called through the host.
 struct Broker;
 
 impl build_project::Builders for Broker {

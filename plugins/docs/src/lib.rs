@@ -1,11 +1,11 @@
-//! The `docs` plugin: what Context7 knows of libraries.
+//! The `docs` plugin: documentation of libraries from Context7.
 //!
-//! [`resolve`] finds a library's id, [`query`] asks its documentation; both go through [`service`],
-//! which is one request with its limit, its one retry and the meaning of its status. [`question`]
-//! says what is no good question, [`sensitive`] what must not be asked at all.
+//! [`resolve`] finds a library's id, [`query`] searches its documentation. Both use [`service`],
+//! which sends a request with timeout and retry and interprets the status. [`question`] rejects
+//! vague queries, [`sensitive`] rejects queries with secrets.
 //!
-//! Source: S4, "Context7 MCP Tools" and "Context7 MCP Fallback Behavior"; the requests and answers
-//! are those of Context7's public API, version 2.
+//! Source: the tool schemas, "Context7 MCP Tools" and "Context7 MCP Fallback Behavior". Requests
+//! and responses are those of Context7's public API, version 2.
 
 pub mod library;
 pub mod query;

@@ -5,18 +5,18 @@ use std::str::FromStr;
 
 use cofferdam_sdk::{ToolError, shorten};
 
-/// An id of the right form.
+/// A library id that is syntactically valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryId(String);
 
 impl LibraryId {
-    /// The project, without its organisation and version.
+    /// The project's name, without organisation and version.
     pub fn project(&self) -> &str {
         let project = self.0.split('/').nth(2).unwrap_or_default();
         project.split('@').next().unwrap_or_default()
     }
 
-    /// The id as it is written.
+    /// The id as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -32,7 +32,7 @@ impl FromStr for LibraryId {
     type Err = ToolError;
 
     /// # Errors
-    /// `InvalidLibraryId`.
+    /// `InvalidLibraryId`, with the expected form.
     fn from_str(text: &str) -> Result<Self, ToolError> {
         let is_part = |part: &str| {
             !part.is_empty()

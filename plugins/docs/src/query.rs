@@ -1,4 +1,4 @@
-//! `context7_query_docs`: code and explanations from a library's documentation.
+//! `context7_query_docs`: code examples and explanations from a library's documentation.
 
 use cofferdam_sdk::ToolError;
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,10 @@ use crate::library::LibraryId;
 use crate::service::{Reply, Service, ask, target};
 use crate::{question, sensitive};
 
-/// How often a library may say that it is called something else.
-const MOVES: usize = 1;
+/// The maximum number of redirections to another library id.
+const MAX_REDIRECTIONS: usize = 1;
 
-/// Arguments.
+/// The arguments of `context7_query_docs`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Args {
@@ -18,7 +18,7 @@ pub struct Args {
     query: String,
 }
 
-/// The answer.
+/// The result of `context7_query_docs`.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Output {
     library_id: String,
@@ -51,7 +51,7 @@ struct Explanation {
     text: String,
 }
 
-/// What Context7 answers.
+/// The response of Context7 to a query.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Found {
@@ -106,7 +106,7 @@ impl From<InfoSnippet> for Explanation {
     }
 }
 
-/// Asks a library's documentation.
+/// Queries a library's documentation.
 ///
 /// # Errors
 /// `InvalidLibraryId`, `VagueQuery`, `NoResults`, `SensitiveData`, and those of [`ask`].
@@ -119,7 +119,7 @@ pub fn run(args: &Args, service: &dyn Service) -> Result<Output, ToolError> {
         let query = [("libraryId", id.as_str()), ("query", args.query.as_str()), ("type", "json")];
         match ask(service, &target("/api/v2/context", &query))? {
             Reply::Found(found) => break found,
-            Reply::Moved(to) if moves < MOVES => {
+            Reply::Moved(to) if moves < MAX_REDIRECTIONS => {
                 moves += 1;
                 id = moved(&id, &to)?;
             }
@@ -144,7 +144,7 @@ pub fn run(args: &Args, service: &dyn Service) -> Result<Output, ToolError> {
     Ok(output)
 }
 
-/// The new id of a library: an id, or the library's page.
+/// Parses the new id of a library: an id, or the URL of the library's page.
 fn moved(id: &LibraryId, to: &str) -> Result<LibraryId, ToolError> {
     to.strip_prefix("https://context7.com").unwrap_or(to).parse().map_err(|_| unknown(id))
 }
@@ -164,7 +164,7 @@ fn no_results(id: &LibraryId, why: &str) -> ToolError {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::service::testing::{Given, answer};
+    use crate::service::testing::{FakeService, answer};
     use serde_json::{Value, json};
 
     const QUESTION: &str = "How to set timeout parameter in AsyncClient constructor?";
@@ -173,7 +173,7 @@ mod tests {
         Args { library_id: id.to_owned(), query: query.to_owned() }
     }
 
-    /// An answer in the form of Context7's own example.
+    /// A response in the form of the example in Context7's documentation.
     fn found() -> Value {
         json!({
             "codeSnippets": [
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_source_are_answered() {
+    fn the_documented_examples_have_results() {
         for (id, query) in [
             ("/encode/httpx", QUESTION),
             (
@@ -206,7 +206,7 @@ mod tests {
             ),
             ("/httpx/httpx", "How to set timeout in AsyncClient?"),
         ] {
-            let service = Given::json(200, &found());
+            let service = FakeService::json(200, &found());
             let output = serde_json::to_value(run(&args(id, query), &service).unwrap()).unwrap();
             let wanted = json!({
                 "library_id": id,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn each_failure_has_its_name() {
+    fn each_failure_has_its_code() {
         let nothing = json!({"codeSnippets": [], "infoSnippets": []});
         for (id, query, status, body, wanted) in [
             ("httpx", QUESTION, 200, found(), "InvalidLibraryId"),
@@ -240,29 +240,29 @@ mod tests {
             ("/encode/httpx", QUESTION, 202, json!({}), "NoResults"),
             ("/encode/httpx", "why is token = abc123def refused?", 200, found(), "SensitiveData"),
         ] {
-            let service = Given::json(status, &body);
+            let service = FakeService::json(status, &body);
             let error = run(&args(id, query), &service).unwrap_err();
             assert_eq!(error.code, wanted, "{error}");
         }
-        let error = run(&args("/encode/httpx", QUESTION), &Given::new([])).unwrap_err();
+        let error = run(&args("/encode/httpx", QUESTION), &FakeService::new([])).unwrap_err();
         assert_eq!(error.code, "TimeoutError");
     }
 
     #[test]
-    fn a_library_that_moved_is_asked_by_its_new_id() {
+    fn a_redirected_library_is_queried_by_its_new_id() {
         let moved = |to: &str| answer(301, &json!({"error": "redirected", "redirectUrl": to}));
         for to in ["/new/httpx", "https://context7.com/new/httpx"] {
-            let service = Given::new([moved(to), answer(200, &found())]);
+            let service = FakeService::new([moved(to), answer(200, &found())]);
             let output = run(&args("/encode/httpx", QUESTION), &service).unwrap();
             assert_eq!(output.library_id, "/new/httpx");
             assert!(service.asked.borrow()[1].contains("libraryId=%2Fnew%2Fhttpx&"));
         }
         for to in ["https://evil.example/a/b", "", "/a"] {
             let error =
-                run(&args("/encode/httpx", QUESTION), &Given::new([moved(to)])).unwrap_err();
+                run(&args("/encode/httpx", QUESTION), &FakeService::new([moved(to)])).unwrap_err();
             assert_eq!(error.code, "InvalidLibraryId", "{to}");
         }
-        let circle = Given::new([moved("/a/b"), moved("/encode/httpx"), moved("/a/b")]);
+        let circle = FakeService::new([moved("/a/b"), moved("/encode/httpx"), moved("/a/b")]);
         let error = run(&args("/encode/httpx", QUESTION), &circle).unwrap_err();
         assert_eq!((error.code.as_str(), circle.asked.borrow().len()), ("InvalidLibraryId", 2));
     }

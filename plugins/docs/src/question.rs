@@ -1,20 +1,20 @@
-//! What is no good question: one that is about everything.
+//! Rejects vague queries.
 //!
-//! S4 asks for 10 to 100 words, and gives examples with 6 and 8. So what counts is not the length
-//! but what is left without the words that any question has.
+//! The tool schemas require 10 to 100 words, but their examples have 6 and 8. So the number of
+//! specific words is checked instead of the length.
 
 use cofferdam_sdk::ToolError;
 
 use crate::library::LibraryId;
 
-/// How many words a question has at most.
-const MOST: usize = 100;
+/// The maximum number of words in a query.
+const MAX_WORDS: usize = 100;
 
-/// How many of them say what it is about, at least.
-const LEAST: usize = 2;
+/// The minimum number of specific words.
+const MIN_SPECIFIC_WORDS: usize = 2;
 
-/// Words that say nothing of what is asked.
-const EMPTY: &[&str] = &[
+/// Words that are not specific to a question.
+const UNSPECIFIC_WORDS: &[&str] = &[
     "a",
     "about",
     "all",
@@ -86,25 +86,25 @@ const EMPTY: &[&str] = &[
     "you",
 ];
 
-/// Refuses a question that is about everything.
+/// Checks that a query is specific enough.
 ///
 /// # Errors
-/// `VagueQuery`.
+/// `VagueQuery`, with the reason.
 pub fn check(query: &str, library: &LibraryId) -> Result<(), ToolError> {
     let vague = |why: String| Err(ToolError::invalid_args("VagueQuery", why));
     let count = query.split_whitespace().count();
-    if count > MOST {
+    if count > MAX_WORDS {
         return vague(format!(
-            "the query has {count} words; rephrase it as one specific question of at most {MOST}"
+            "the query has {count} words; rephrase it as one specific question of at most {MAX_WORDS}"
         ));
     }
     let name = library.project().to_lowercase();
     let meaning = words(query)
-        .filter(|word| !EMPTY.contains(&word.as_str()))
+        .filter(|word| !UNSPECIFIC_WORDS.contains(&word.as_str()))
         .filter(|word| !name.split(|c: char| !c.is_alphanumeric()).any(|part| part == word))
         .filter(|word| *word != name)
         .count();
-    if meaning < LEAST {
+    if meaning < MIN_SPECIFIC_WORDS {
         return vague(format!(
             "'{}' is too broad; rephrase it as a specific question, such as \"How to set the \
              timeout of a client?\"",
@@ -121,9 +121,9 @@ pub fn words(text: &str) -> impl Iterator<Item = String> {
         .map(str::to_lowercase)
 }
 
-/// Those that say what it is about.
-pub fn telling(text: &str) -> impl Iterator<Item = String> {
-    words(text).filter(|word| !EMPTY.contains(&word.as_str()))
+/// The words that are specific to a question.
+pub fn specific_words(text: &str) -> impl Iterator<Item = String> {
+    words(text).filter(|word| !UNSPECIFIC_WORDS.contains(&word.as_str()))
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_about_everything_are_not() {
+    fn vague_questions_are_refused() {
         let long = "word ".repeat(101);
         for query in [
             "tell me about httpx",

@@ -1,4 +1,4 @@
-//! `context7_resolve_library_id`: the single best match for a library's name.
+//! `context7_resolve_library_id`: finds the best match for a library's name.
 
 use cofferdam_sdk::{ToolError, shorten};
 use serde::{Deserialize, Serialize};
@@ -7,13 +7,14 @@ use crate::library::LibraryId;
 use crate::service::{Reply, Service, ask, target};
 use crate::{question, sensitive};
 
-/// How many libraries a message names.
-const NAMED: usize = 3;
+/// The maximum number of libraries named in a message.
+const MAX_NAMED_LIBRARIES: usize = 3;
 
-/// How long the beginning of a word is that makes two words alike, such as `log` and `logging`.
-const STEM: usize = 3;
+/// The length of a common prefix that makes two words similar, such as `log` and `logging`, in
+/// bytes.
+const COMMON_PREFIX_BYTES: usize = 3;
 
-/// Arguments.
+/// The arguments of `context7_resolve_library_id`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Args {
@@ -21,7 +22,7 @@ pub struct Args {
     query: String,
 }
 
-/// The answer.
+/// The result of `context7_resolve_library_id`.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Output {
     library_id: String,
@@ -29,14 +30,14 @@ pub struct Output {
     benchmark_score: Option<f64>,
 }
 
-/// What Context7 answers to a search.
+/// The response of Context7 to a search.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Found {
     results: Vec<Library>,
 }
 
-/// What it says of one library. What it does not know may be missing, or -1.
+/// A library in the response. Unknown values are missing or -1.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Library {
@@ -48,18 +49,19 @@ struct Library {
     versions: Vec<String>,
 }
 
-/// How well a name fits.
+/// How well a library's name fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     Partial,
     Exact,
 }
 
-/// How good a match is: S4's "exact name match > description relevance > snippet count".
+/// The rank of a match: "exact name match > description relevance > snippet count" in the tool
+/// schemas.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 struct Rank(Fit, usize, f64);
 
-/// Finds a library.
+/// Finds the library that fits a name best.
 ///
 /// # Errors
 /// `NoMatchFound`, `AmbiguousMatch`, `SensitiveData`, and those of [`ask`].
@@ -76,7 +78,7 @@ pub fn run(args: &Args, service: &dyn Service) -> Result<Output, ToolError> {
 
 fn best(args: &Args, libraries: Vec<Library>) -> Result<Output, ToolError> {
     let name = plain(&args.library_name);
-    let asked: Vec<String> = question::telling(&args.query).collect();
+    let asked: Vec<String> = question::specific_words(&args.query).collect();
     let libraries: Vec<(LibraryId, Library)> = libraries
         .into_iter()
         .filter_map(|library| Some((library.id.parse().ok()?, library)))
@@ -85,7 +87,7 @@ fn best(args: &Args, libraries: Vec<Library>) -> Result<Output, ToolError> {
         .iter()
         .filter_map(|library| Some((rank(&name, &asked, library)?, library)))
         .collect();
-    // A stable sort: where nothing else decides, the service's own order does not either.
+    // The sort is stable, but the order of the service decides nothing: equal ranks are ambiguous.
     ranked.sort_by(|(left, _), (right, _)| {
         right.partial_cmp(left).unwrap_or(std::cmp::Ordering::Equal)
     });
@@ -120,7 +122,7 @@ fn best(args: &Args, libraries: Vec<Library>) -> Result<Output, ToolError> {
     })
 }
 
-/// How good a library is; none where its name is another one.
+/// The rank of a library; `None` if its name does not fit.
 fn rank(name: &str, asked: &[String], (id, library): &(LibraryId, Library)) -> Option<Rank> {
     let names = [plain(&library.title), plain(id.project())];
     let fit = if names.iter().any(|other| other == name) {
@@ -136,7 +138,7 @@ fn rank(name: &str, asked: &[String], (id, library): &(LibraryId, Library)) -> O
     Some(Rank(fit, relevance.count(), library.total_snippets.unwrap_or(-1.0)))
 }
 
-/// A name without what is written in several ways: `Next.js`, `nextjs` and `next-js` are one.
+/// Normalizes a name: `Next.js`, `nextjs` and `next-js` are equal.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
@@ -147,20 +149,20 @@ fn is_part(part: &str, whole: &str) -> bool {
 
 fn alike(left: &str, right: &str) -> bool {
     let (short, long) = if left.len() <= right.len() { (left, right) } else { (right, left) };
-    short == long || (short.len() >= STEM && long.starts_with(short))
+    short == long || (short.len() >= COMMON_PREFIX_BYTES && long.starts_with(short))
 }
 
 fn names<'a>(ids: impl Iterator<Item = &'a LibraryId>) -> String {
     let ids: Vec<&str> = ids.map(LibraryId::as_str).collect();
-    let more = if ids.len() > NAMED { ", ..." } else { "" };
-    format!("{}{more}", ids[..ids.len().min(NAMED)].join(", "))
+    let more = if ids.len() > MAX_NAMED_LIBRARIES { ", ..." } else { "" };
+    format!("{}{more}", ids[..ids.len().min(MAX_NAMED_LIBRARIES)].join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::service::testing::Given;
+    use crate::service::testing::FakeService;
     use serde_json::{Value, json};
 
     fn args(name: &str, query: &str) -> Args {
@@ -172,14 +174,14 @@ mod tests {
     }
 
     fn resolve(name: &str, query: &str, results: Value) -> Result<String, String> {
-        let service = Given::json(200, &json!({"results": results}));
+        let service = FakeService::json(200, &json!({"results": results}));
         run(&args(name, query), &service)
             .map(|output| output.library_id)
             .map_err(|error| error.code)
     }
 
     #[test]
-    fn the_examples_of_the_source_are_answered() {
+    fn the_documented_examples_have_results() {
         for (name, query, asked, result, wanted) in [
             (
                 "httpx",
@@ -203,7 +205,7 @@ mod tests {
                 json!({"library_id": "/hynek/structlog", "version": "23.2.0", "benchmark_score": 88.0}),
             ),
         ] {
-            let service = Given::json(200, &json!({"results": [result]}));
+            let service = FakeService::json(200, &json!({"results": [result]}));
             let output = run(&args(name, query), &service).unwrap();
             assert_eq!(serde_json::to_value(output).unwrap(), wanted);
             assert_eq!(service.asked.take(), [format!("/api/v2/libs/search?{asked}")]);
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_name_goes_before_relevance_and_that_before_size() {
+    fn an_exact_name_ranks_above_relevance_and_size() {
         let exact = library("/a/http", "http", "", 1);
         let relevant = library("/a/httpx", "httpx", "client with timeout", 5);
         let large = library("/a/httpie", "httpie", "client", 900);
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_another_name_is_no_match() {
+    fn other_names_do_not_match() {
         let other = library("/encode/httpx", "HTTPX", "an http client", 5);
         for (name, results) in [
             ("leftpad", json!([])),
@@ -244,26 +246,26 @@ mod tests {
                 Err("NoMatchFound")
             );
         }
-        let service = Given::json(200, &json!({"results": [other]}));
+        let service = FakeService::json(200, &json!({"results": [other]}));
         let error = run(&args("leftpad", "q"), &service).unwrap_err();
         assert!(error.message.contains("(it has /encode/httpx)"), "{error}");
         assert!(error.message.contains("mark that as unverified"), "{error}");
         let gone =
-            Given::json(404, &json!({"error": "not_found", "message": "No libraries found"}));
+            FakeService::json(404, &json!({"error": "not_found", "message": "No libraries found"}));
         assert_eq!(run(&args("leftpad", "q"), &gone).unwrap_err().code, "NoMatchFound");
     }
 
     #[test]
-    fn equal_matches_are_not_chosen_between() {
+    fn equal_matches_are_ambiguous() {
         let results = json!([
             library("/a/requests", "requests", "HTTP for humans", 10),
             library("/b/requests", "requests", "HTTP for humans", 10),
         ]);
-        let service = Given::json(200, &json!({"results": results}));
+        let service = FakeService::json(200, &json!({"results": results}));
         let error = run(&args("requests", "sessions"), &service).unwrap_err();
         assert_eq!(error.code, "AmbiguousMatch");
         assert!(error.message.contains("/a/requests, /b/requests; refine the query"), "{error}");
-        // More context decides.
+        // A query with more words decides.
         let results = json!([
             library("/a/requests", "requests", "HTTP for humans", 10),
             library("/b/requests", "requests", "Tracks leave requests of employees", 10),
@@ -273,7 +275,7 @@ mod tests {
 
     #[test]
     fn secrets_are_not_sent() {
-        let service = Given::new([]);
+        let service = FakeService::new([]);
         let error = run(&args("httpx", "password = hunter22"), &service).unwrap_err();
         assert_eq!(error.code, "SensitiveData");
         assert!(service.asked.borrow().is_empty());

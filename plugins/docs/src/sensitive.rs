@@ -1,9 +1,9 @@
-//! What must not leave the machine in a question: keys and credentials.
+//! Rejects text with keys and credentials, so that they are not sent to the service.
 
 use cofferdam_sdk::ToolError;
 
-/// How the keys of well-known services begin.
-const KEYS: &[&str] = &[
+/// The prefixes of well-known services' keys.
+const KEY_PREFIXES: &[&str] = &[
     "AIza",
     "AKIA",
     "ASIA",
@@ -27,23 +27,23 @@ const KEYS: &[&str] = &[
     "xapp-",
 ];
 
-/// How long such a key is at least, in bytes.
-const KEY: usize = 16;
+/// The minimum length of such a key, in bytes.
+const MIN_KEY_BYTES: usize = 16;
 
-/// How long a word is that can only be a key, if it mixes letters and digits enough.
-const RANDOM: usize = 32;
+/// The minimum length of a word that counts as a key if it mixes letters and digits, in bytes.
+const MIN_RANDOM_BYTES: usize = 32;
 
-/// How long a value is at least that is taken for a password.
-const VALUE: usize = 6;
+/// The minimum length of a value that counts as a password, in bytes.
+const MIN_PASSWORD_BYTES: usize = 6;
 
-/// What a value belongs to that nobody else should know.
-const SECRETS: &[&str] =
+/// Names of values that are secret.
+const SECRET_NAMES: &[&str] =
     &["password", "passwd", "secret", "token", "apikey", "accesskey", "privatekey", "credential"];
 
-/// Refuses text that holds what looks like a key or a password.
+/// Checks that a text contains nothing that looks like a key or a password.
 ///
 /// # Errors
-/// `SensitiveData`. The message does not repeat it.
+/// `SensitiveData`. The message does not contain the secret.
 pub fn check(argument: &str, text: &str) -> Result<(), ToolError> {
     let Some(what) = found(text) else { return Ok(()) };
     Err(ToolError::denied(
@@ -58,13 +58,16 @@ fn found(text: &str) -> Option<&'static str> {
     }
     let words = || text.split(|c: char| c.is_whitespace() || "\"'`,;()<>{}[]".contains(c));
     for word in words() {
-        // What is assigned, without the name before it; a key may itself end in `=`.
+        // The value of an assignment; a key may itself end in `=`.
         let name = word.trim_end_matches('=').rfind(['=', ':']);
         let word = &word[name.map_or(0, |at| at + 1)..];
-        if word.len() >= KEY && KEYS.iter().any(|key| word.starts_with(key)) && has_digit(word) {
+        if word.len() >= MIN_KEY_BYTES
+            && KEY_PREFIXES.iter().any(|key| word.starts_with(key))
+            && has_digit(word)
+        {
             return Some("a key");
         }
-        if word.len() >= RANDOM && is_random(word) {
+        if word.len() >= MIN_RANDOM_BYTES && is_random(word) {
             return Some("a key");
         }
     }
@@ -78,7 +81,7 @@ fn has_digit(word: &str) -> bool {
     word.bytes().any(|b| b.is_ascii_digit())
 }
 
-/// Letters of both kinds and digits, mixed as no name is.
+/// Whether a word mixes upper case, lower case and digits as no name does.
 fn is_random(word: &str) -> bool {
     let count = |is: fn(&u8) -> bool| word.bytes().filter(is).count();
     let is_text = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=_-".contains(&b));
@@ -89,14 +92,15 @@ fn is_random(word: &str) -> bool {
         && (is_hex || (count(u8::is_ascii_lowercase) >= 4 && count(u8::is_ascii_uppercase) >= 4))
 }
 
-/// `https://user:word@host`
+/// Whether a word is a URL with a password: `https://user:word@host`.
 fn has_password(word: &str) -> bool {
     let Some((_, rest)) = word.split_once("://") else { return false };
     let authority = rest.split('/').next().unwrap_or_default();
     authority.split_once('@').is_some_and(|(user, _)| user.contains(':'))
 }
 
-/// `password = something`, `"api_key": "something"`, `Authorization: Bearer something`
+/// Whether the text assigns a secret: `password = something`, `"api_key": "something"`,
+/// `Authorization: Bearer something`.
 fn assigned(text: &str) -> bool {
     let mut from = 0;
     while let Some(at) = text[from..].find([':', '=']).map(|at| from + at) {
@@ -113,9 +117,10 @@ fn assigned(text: &str) -> bool {
         let value: &str =
             value.split(|c: char| c.is_whitespace() || "\"',;)".contains(c)).next().unwrap_or("");
         let value = value.trim_end_matches(['?', '.', ':', '!']);
-        let is_secret = name == "authorization" || SECRETS.iter().any(|end| name.ends_with(end));
-        // A name in place of a value is none: password=settings.password, token=None.
-        let is_value = value.len() >= VALUE
+        let is_secret =
+            name == "authorization" || SECRET_NAMES.iter().any(|end| name.ends_with(end));
+        // A name is not a value: password=settings.password, token=None.
+        let is_value = value.len() >= MIN_PASSWORD_BYTES
             && (value.bytes().any(|b| b.is_ascii_digit())
                 || value.bytes().any(|b| b"!#%^&*?".contains(&b)))
             && !value.contains(['(', '.', '$', '{']);
@@ -132,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_passwords_are_seen() {
+    fn keys_and_passwords_are_detected() {
         for text in [
             "why does sk-proj-abcdef0123456789abcd not work?",
             "client = Client(api_key=\"ghp_0123456789abcdefABCDEF\")",
@@ -152,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_about_them_are_not() {
+    fn questions_about_secrets_are_allowed() {
         for text in [
             "How to set timeout parameter in AsyncClient constructor?",
             "How to pass api_key=settings.api_key to the client?",

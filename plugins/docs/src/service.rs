@@ -1,4 +1,4 @@
-//! One request to Context7: its limit, its one retry, and what its status means.
+//! Requests to Context7: timeout, retry, and the meaning of a status.
 
 use std::time::Duration;
 
@@ -7,47 +7,48 @@ use cofferdam_sdk::{ToolError, shorten};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Where it is.
+/// The origin of the service.
 const ORIGIN: &str = "https://context7.com";
 
-/// After how long a request counts as failed (S4: "Server latency >10s").
-const LIMIT: Duration = Duration::from_secs(10);
+/// The timeout of a request (the tool schemas: "Server latency >10s").
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long of a call is kept back for the answer, in milliseconds.
-const RESERVE: u32 = 1_000;
+/// The time of a call that is reserved for returning the result, in milliseconds.
+const RESERVE_MS: u32 = 1_000;
 
-/// How often a request is sent at most (S4: "Retry once").
-const ATTEMPTS: usize = 2;
+/// The maximum number of attempts (the tool schemas: "Retry once").
+const MAX_ATTEMPTS: usize = 2;
 
-/// How old an answer may be, in seconds: documentation changes seldom, and requests are counted.
-const OLDEST: u32 = 24 * 60 * 60;
+/// The maximum age of a cached response, in seconds: documentation changes seldom, and requests
+/// count against a quota.
+const MAX_AGE_SECONDS: u32 = 24 * 60 * 60;
 
-/// How large an answer may be, in bytes.
-const ANSWER: usize = 4 << 20;
+/// The maximum size of a response body, in bytes.
+const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// What to do where there is no answer (S4, "Fallback Actions").
-const INSTEAD: &str = "go on without it: use what you know, and mark that as unverified";
+/// The advice in messages about a missing response (the tool schemas, "Fallback Actions").
+const FALLBACK_ADVICE: &str = "go on without it: use what you know, and mark that as unverified";
 
-/// Whoever answers requests for what follows the origin.
+/// Sends GET requests to the service.
 pub trait Service {
-    /// The answer to a GET request.
+    /// Sends a GET request for a path and query; returns the response.
     ///
     /// # Errors
-    /// None came.
+    /// See [`http::Error`]: there is no response.
     fn get(&self, target: &str) -> Result<Response, http::Error>;
 }
 
-/// The service itself.
+/// The real service, called by HTTP.
 pub struct Context7 {
     limit: Duration,
 }
 
 impl Context7 {
-    /// Requests of a call that may take `deadline_ms` milliseconds.
+    /// Requests that fit into a call of `deadline_ms` milliseconds.
     pub fn within(deadline_ms: u32) -> Self {
-        let left = deadline_ms.saturating_sub(RESERVE.min(deadline_ms / 4));
-        let each = Duration::from_millis(u64::from(left) / ATTEMPTS as u64);
-        Self { limit: LIMIT.min(each) }
+        let left = deadline_ms.saturating_sub(RESERVE_MS.min(deadline_ms / 4));
+        let each = Duration::from_millis(u64::from(left) / MAX_ATTEMPTS as u64);
+        Self { limit: REQUEST_TIMEOUT.min(each) }
     }
 }
 
@@ -55,21 +56,21 @@ impl Service for Context7 {
     fn get(&self, target: &str) -> Result<Response, http::Error> {
         let mut request = Request::get(format!("{ORIGIN}{target}"))
             .header("accept", "application/json")
-            .header("cache-control", &format!("max-stale={OLDEST}"))
+            .header("cache-control", &format!("max-stale={MAX_AGE_SECONDS}"))
             .timeout(self.limit);
-        request.most = ANSWER;
+        request.max_body_bytes = MAX_BODY_BYTES;
         request.send()
     }
 }
 
-/// Path and query of a request.
+/// Builds path and query of a request.
 pub fn target(path: &str, query: &[(&str, &str)]) -> String {
     let query: Vec<String> =
         query.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
     format!("{path}?{}", query.join("&"))
 }
 
-/// What Context7 says beside its data.
+/// The fields of a response that is not data.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Notice {
@@ -77,20 +78,20 @@ struct Notice {
     redirect_url: String,
 }
 
-/// What came of a request.
+/// The meaning of a response.
 #[derive(Debug, PartialEq)]
 pub enum Reply<T> {
-    /// Data.
+    /// The data that was requested.
     Found(T),
-    /// There is no such library.
+    /// The library does not exist.
     NotFound,
-    /// It is called something else now.
+    /// The library has another id now.
     Moved(String),
-    /// Nothing to be had: not processed yet, or nothing in it.
+    /// The library has no documentation, or it is not processed yet.
     Empty(String),
 }
 
-/// Asks, once more if there is no answer.
+/// Sends a request, with one retry if there is no usable response.
 ///
 /// # Errors
 /// `TimeoutError`, `ConnectionError`, `QuotaExceeded`, `AccessDenied`, and those of the host.
@@ -103,26 +104,32 @@ pub fn ask<T: DeserializeOwned>(
         let failed = match service.get(target) {
             Ok(response) if response.status >= 500 => ToolError::unavailable(
                 "ConnectionError",
-                format!("Context7 failed with status {}, twice; {INSTEAD}", response.status),
+                format!(
+                    "Context7 failed with status {}, twice; {FALLBACK_ADVICE}",
+                    response.status
+                ),
             ),
-            Ok(response) => return understand(&response),
+            Ok(response) => return interpret(&response),
             Err(http::Error::Timeout) => ToolError::unavailable(
                 "TimeoutError",
-                format!("Context7 has not answered in time, twice; {INSTEAD}"),
+                format!("Context7 has not answered in time, twice; {FALLBACK_ADVICE}"),
             ),
             Err(error @ (http::Error::Unreachable(_) | http::Error::Failed(_))) => {
-                ToolError::unavailable("ConnectionError", format!("{error}, twice; {INSTEAD}"))
+                ToolError::unavailable(
+                    "ConnectionError",
+                    format!("{error}, twice; {FALLBACK_ADVICE}"),
+                )
             }
             Err(error) => return Err(error.into()),
         };
-        if attempt == ATTEMPTS {
+        if attempt == MAX_ATTEMPTS {
             return Err(failed);
         }
         attempt += 1;
     }
 }
 
-fn understand<T: DeserializeOwned>(response: &Response) -> Result<Reply<T>, ToolError> {
+fn interpret<T: DeserializeOwned>(response: &Response) -> Result<Reply<T>, ToolError> {
     let notice: Notice = serde_json::from_slice(&response.body).unwrap_or_default();
     let said = || match notice.message.as_str() {
         "" => String::new(),
@@ -132,7 +139,7 @@ fn understand<T: DeserializeOwned>(response: &Response) -> Result<Reply<T>, Tool
         200 => serde_json::from_slice(&response.body).map(Reply::Found).map_err(|error| {
             ToolError::unavailable(
                 "ConnectionError",
-                format!("Context7 answered what can't be read: {error}; {INSTEAD}"),
+                format!("Context7 answered what can't be read: {error}; {FALLBACK_ADVICE}"),
             )
         }),
         301 | 302 | 307 | 308 => Ok(Reply::Moved(match notice.redirect_url.as_str() {
@@ -151,8 +158,10 @@ fn understand<T: DeserializeOwned>(response: &Response) -> Result<Reply<T>, Tool
                 }
                 _ => String::new(),
             };
-            let why =
-                format!("the limit of requests to Context7 is reached{when}{}; {INSTEAD}", said());
+            let why = format!(
+                "the limit of requests to Context7 is reached{when}{}; {FALLBACK_ADVICE}",
+                said()
+            );
             Err(ToolError::unavailable("QuotaExceeded", why))
         }
         401 | 403 => Err(ToolError::unavailable(
@@ -173,20 +182,20 @@ fn understand<T: DeserializeOwned>(response: &Response) -> Result<Reply<T>, Tool
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! A service whose answers are given.
+    //! A fake service with prepared responses.
 
     use std::cell::RefCell;
     use std::collections::VecDeque;
 
     use super::*;
 
-    /// Answers in turn, and remembers what was asked.
-    pub struct Given {
+    /// Returns the responses in order, and records the requests.
+    pub struct FakeService {
         answers: RefCell<VecDeque<Result<Response, http::Error>>>,
         pub asked: RefCell<Vec<String>>,
     }
 
-    impl Given {
+    impl FakeService {
         pub fn new(answers: impl IntoIterator<Item = Result<Response, http::Error>>) -> Self {
             Self { answers: RefCell::new(answers.into_iter().collect()), asked: RefCell::default() }
         }
@@ -200,7 +209,7 @@ pub(crate) mod testing {
         Ok(Response { status, headers: Vec::new(), body: body.to_string().into_bytes() })
     }
 
-    impl Service for Given {
+    impl Service for FakeService {
         fn get(&self, target: &str) -> Result<Response, http::Error> {
             self.asked.borrow_mut().push(target.to_owned());
             self.answers.borrow_mut().pop_front().unwrap_or(Err(http::Error::Timeout))
@@ -211,7 +220,7 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use super::testing::{Given, answer};
+    use super::testing::{FakeService, answer};
     use super::*;
     use serde_json::{Value, json};
 
@@ -220,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_tried_once_more() {
+    fn failures_are_retried_once() {
         let fine = || answer(200, &json!({"a": 1}));
         for (first, second, wanted) in [
             (Err(http::Error::Timeout), fine(), Ok(())),
@@ -231,7 +240,7 @@ mod tests {
             (unreachable(), Err(http::Error::Timeout), Err("TimeoutError")),
             (answer(500, &json!({})), answer(502, &json!({})), Err("ConnectionError")),
         ] {
-            let service = Given::new([first, second, fine()]);
+            let service = FakeService::new([first, second, fine()]);
             let found = ask::<Value>(&service, "/x").map_err(|error| {
                 assert!(error.message.ends_with("mark that as unverified"), "{error}");
                 error.code
@@ -242,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_clearly_is_not_asked_again() {
+    fn definite_failures_are_not_retried() {
         let message = json!({"error": "e", "message": "why"});
         for (status, wanted) in [
             (429, Err("QuotaExceeded")),
@@ -257,7 +266,7 @@ mod tests {
                 Ok(Reply::Empty("it has no documentation that could be searched (why)".to_owned())),
             ),
         ] {
-            let service = Given::json(status, &message);
+            let service = FakeService::json(status, &message);
             let found = ask::<Value>(&service, "/x").map_err(|error| {
                 assert!(error.message.contains("(why)"), "{error}");
                 error.code
@@ -268,18 +277,18 @@ mod tests {
             );
             assert_eq!(service.asked.borrow().len(), 1);
         }
-        let moved = Given::json(301, &json!({"redirectUrl": "/a/b"}));
+        let moved = FakeService::json(301, &json!({"redirectUrl": "/a/b"}));
         assert_eq!(ask::<Value>(&moved, "/x").unwrap(), Reply::Moved("/a/b".to_owned()));
         let broken = Response { status: 200, headers: Vec::new(), body: b"<html>".to_vec() };
-        let error = ask::<Value>(&Given::new([Ok(broken)]), "/x").unwrap_err();
+        let error = ask::<Value>(&FakeService::new([Ok(broken)]), "/x").unwrap_err();
         assert_eq!(error.code, "ConnectionError");
     }
 
     #[test]
-    fn a_quota_says_when_it_ends() {
+    fn the_quota_error_says_when_it_resets() {
         let headers = vec![("retry-after".to_owned(), b"120".to_vec())];
         let response = Response { status: 429, headers, body: Vec::new() };
-        let error = ask::<Value>(&Given::new([Ok(response)]), "/x").unwrap_err();
+        let error = ask::<Value>(&FakeService::new([Ok(response)]), "/x").unwrap_err();
         assert!(error.message.contains("until 120 s from now"), "{error}");
     }
 
@@ -293,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_host_nothing_is_sent() {
+    fn nothing_is_sent_in_native_builds() {
         let error = ask::<Value>(&Context7::within(1_000), "/x").unwrap_err();
         assert_eq!(error.code, "HostNotSetUp");
     }

@@ -6,9 +6,9 @@
 //! | [`move_text`] | `move_text` |
 //! | [`patch`] | `edit_code`, `apply_patch` |
 //!
-//! Each checks everything that it can before it writes, so that an error names all that is
-//! wrong. What was written before an error is the host's to undo: it keeps nothing of a call
-//! that fails.
+//! Each tool does all checks that it can before it writes, so that an error lists all problems.
+//! Files written before an error are not restored here: the host discards all changes of a failed
+//! call.
 
 pub mod move_text;
 pub mod patch;
@@ -18,7 +18,7 @@ mod validation;
 
 use cofferdam_sdk::{Context, ToolError, plugin};
 
-/// The plugin.
+/// The plugin: each function is a tool.
 pub struct Edit;
 
 impl Edit {

@@ -1,8 +1,8 @@
-//! `move_text`: whole lines to another place, in the same file or in another one.
+//! `move_text`: moves whole lines within a file or to another file.
 //!
-//! A line ends at a line feed; what follows the last one, if anything, is a line too. Each
-//! file keeps its byte order mark and keeps having, or not having, a newline at its end.
-//! Lines that come into another file take on that file's line ends.
+//! A line ends at a line feed; text after the last line feed is a line too. Each file keeps its
+//! byte order mark, and whether it has a newline at its end. Lines moved to another file get that
+//! file's line ends.
 
 use std::ops::Range;
 
@@ -12,23 +12,23 @@ use serde::{Deserialize, Serialize};
 use crate::paths::editable;
 use crate::validation;
 
-/// What the tool is given. Lines are numbered from 1, as they are before the move.
+/// The arguments of the tool. Lines are numbered from 1, as before the move.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
     /// The file that the lines are in.
     pub file_path: String,
-    /// The first line that moves.
+    /// The first line to move.
     pub source_start: u64,
-    /// The last line that moves.
+    /// The last line to move.
     pub source_end: u64,
-    /// The line before which they go; one more than there are lines: to the end.
+    /// The line before which the lines are inserted; the number of lines plus one: the end.
     pub target_line: u64,
-    /// The file that the lines go to, where it is another one.
+    /// The target file; `None`: the same file.
     pub target_file: Option<String>,
 }
 
-/// What the tool answers.
+/// The result of the tool.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Output {
@@ -36,7 +36,7 @@ pub enum Output {
     Within {
         /// The file, relative to the workspace.
         path: String,
-        /// What happened.
+        /// What was moved where.
         #[serde(flatten)]
         moved: Moved,
     },
@@ -44,33 +44,33 @@ pub enum Output {
     Across {
         /// The file that the lines were in, relative to the workspace.
         source_file: String,
-        /// The file that they are in now.
+        /// The target file, relative to the workspace.
         target_file: String,
-        /// What happened.
+        /// What was moved where.
         #[serde(flatten)]
         moved: Moved,
     },
 }
 
-/// What both kinds of move tell.
+/// The fields of the result of both kinds of move.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Moved {
-    /// Whether a file differs from what it was.
+    /// Whether a file was changed.
     pub changed: bool,
-    /// How many lines the range has.
+    /// The number of moved lines.
     pub lines_moved: u64,
-    /// As in the arguments.
+    /// The range from the arguments.
     pub source_range: SourceRange,
-    /// As in the arguments.
+    /// The target line from the arguments.
     pub target_line: u64,
 }
 
-/// Lines, both ends included.
+/// A range of lines, both ends included.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct SourceRange {
-    /// The first line.
+    /// The first line's number.
     pub start: u64,
-    /// The last line.
+    /// The last line's number.
     pub end: u64,
 }
 
@@ -158,7 +158,7 @@ fn across(
     to.lines.splice(at..at, moved);
     context.write(source_path, &from.assemble(source_end))?;
     if context.read(target_path)? != target {
-        // The lines would come back with the rest of the target.
+        // Writing the target would restore the lines in the source.
         let problem = format!("{target_path} is another name of {source_path}");
         return Err(validation::failed(source_path, &[problem]));
     }
@@ -171,7 +171,7 @@ fn across(
 }
 
 impl Args {
-    /// The moved lines as indices, once they are known to be lines of the file.
+    /// The moved lines as indices, after the range was checked against the file.
     fn lines(&self) -> Range<usize> {
         index(self.source_start)..index(self.source_end) + 1
     }
@@ -186,7 +186,7 @@ impl Args {
     }
 }
 
-/// The index of a line that is known to be within a file, or just after it.
+/// The index of a line whose number was checked to be in the file or just after it.
 fn index(line: u64) -> usize {
     usize::try_from(line.saturating_sub(1)).unwrap_or(usize::MAX)
 }
@@ -226,14 +226,14 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const LF: &[u8] = b"\n";
 const CRLF: &[u8] = b"\r\n";
 
-/// A file as lines.
+/// The lines of a file.
 struct Text<'a> {
     byte_order_mark: &'a [u8],
     lines: Vec<Line<'a>>,
     final_newline: bool,
 }
 
-/// A line without and with its end, which is empty for a last line without one.
+/// A line without and with its end; the end is empty for a last line without one.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     text: &'a [u8],
@@ -253,7 +253,7 @@ impl<'a> Text<'a> {
         Self {
             byte_order_mark,
             lines: body.split_inclusive(|byte| *byte == b'\n').map(line).collect(),
-            // A file without lines is one that gets a newline at its end.
+            // An empty file gets a newline at its end.
             final_newline: body.is_empty() || body.ends_with(LF),
         }
     }
@@ -262,14 +262,14 @@ impl<'a> Text<'a> {
         self.lines.len() as u64
     }
 
-    /// How most lines end; nothing where none does.
+    /// The most frequent line end; `None` if no line has one.
     fn line_end(&self) -> Option<&'static [u8]> {
         let crlf = self.lines.iter().filter(|line| line.end == CRLF).count();
         let lf = self.lines.iter().filter(|line| line.end == LF).count();
         if crlf + lf == 0 { None } else { Some(if crlf > lf { CRLF } else { LF }) }
     }
 
-    /// The file's bytes; `line_end` for a line that had none and is no longer the last.
+    /// Joins the lines; `line_end` is added to a line that had none and is no longer the last.
     fn assemble(&self, line_end: &[u8]) -> Vec<u8> {
         let mut bytes = self.byte_order_mark.to_vec();
         for (position, line) in self.lines.iter().enumerate() {
@@ -291,8 +291,8 @@ mod tests {
 
     use super::*;
 
-    /// Moves lines in a workspace with the files `a` and, where it is given, `b`. Gives what
-    /// the files hold afterwards, and the answer.
+    /// Moves lines in a workspace with the files `a` and optionally `b`. Returns the contents
+    /// afterwards, and the result.
     fn call(
         a: &str,
         b: Option<&str>,
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn within_a_file() {
+    fn lines_move_within_a_file() {
         for (original, lines, wanted) in [
             ("1\n2\n3\n4\n", (1, 1, 3), "2\n1\n3\n4\n"),
             ("1\n2\n3\n4\n", (3, 4, 1), "3\n4\n1\n2\n"),
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn across_files() {
+    fn lines_move_to_another_file() {
         for (a, b, lines, wanted) in [
             ("1\n2\n3\n", "x\ny\n", (2, 3, 2), ["1\n", "x\n2\n3\ny\n"]),
             ("1\n2\n3\n", "x\ny", (1, 1, 3), ["2\n3\n", "x\ny\n1"]),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_everything() {
+    fn refusals_list_all_problems() {
         for (a, b, lines, wanted) in [
             (
                 "1\n2\n",
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_the_documented_shape() {
+    fn results_have_the_documented_form() {
         let text = |(_, answer): (Vec<String>, Result<Output, ToolError>)| {
             serde_json::to_string(&answer.unwrap()).unwrap()
         };

@@ -1,15 +1,15 @@
-//! Which files may be edited.
+//! Checks which files may be edited.
 
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 
-/// Directories that belong to git and to the host. The host protects them too; saying it
-/// here names the path as the caller wrote it.
+/// Directories of git and of the host. The host protects them too, but this check can name the path
+/// as the caller wrote it.
 const CONTROL_DIRECTORIES: [&str; 2] = [".git", ".cofferdam"];
 
-/// The workspace path of a file that a caller wants to change.
+/// Resolves the path of a file that a caller wants to change.
 ///
 /// # Errors
-/// As [`Context::resolve`], and `PathNotAllowed` for a path into `.git` or `.cofferdam`.
+/// Those of [`Context::resolve`]; `PathNotAllowed` for a path into `.git` or `.cofferdam`.
 pub(crate) fn editable(context: &Context, name: &str) -> Result<WorkspacePath, ToolError> {
     let path = context.resolve(name)?;
     // Case is ignored because some file systems ignore it.
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_data_is_out_of_reach() {
+    fn control_directories_are_not_editable() {
         let context = Context::for_directory(Path::new("/w"));
         for name in [
             ".git/config",

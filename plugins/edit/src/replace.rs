@@ -1,4 +1,4 @@
-//! `atomic_replace`: several exact replacements in one file, all or none.
+//! `atomic_replace`: makes several exact replacements in one file, or none of them.
 
 use std::ops::Range;
 
@@ -9,52 +9,52 @@ use serde::{Deserialize, Serialize};
 use crate::paths::editable;
 use crate::validation;
 
-/// How much of an `old_string` is shown, in characters.
-const PREVIEW: usize = 40;
+/// The maximum length of an `old_string` in messages and results, in characters.
+const MAX_PREVIEW_CHARS: usize = 40;
 
-/// What the tool is given.
+/// The arguments of the tool.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// Which file.
+    /// The file to change.
     pub file_path: String,
-    /// What to replace in it.
+    /// The replacements to make.
     pub replacements: Vec<Replacement>,
 }
 
-/// One replacement.
+/// The replacement of one text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Replacement {
     /// Text that occurs exactly once in the file.
     pub old_string: String,
-    /// What takes its place.
+    /// The text that replaces it.
     pub new_string: String,
 }
 
-/// What the tool answers.
+/// The result of the tool.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
     /// The file, relative to the workspace.
     pub path: String,
-    /// Whether the file differs from what it was.
+    /// Whether the file was changed.
     pub changed: bool,
-    /// How many replacements were made: all of them.
+    /// The number of replacements: always all of them.
     pub replacements_applied: usize,
-    /// One entry a replacement, in the order of the arguments.
+    /// One entry for each replacement, in the order of the arguments.
     pub details: Vec<Detail>,
 }
 
-/// What became of one replacement.
+/// The result of one replacement.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Detail {
     /// The beginning of the replaced text.
     pub old_string_preview: String,
-    /// Always `applied`: what can't be applied fails the whole call.
+    /// Always `applied`: a replacement that can't be made fails the call.
     pub status: &'static str,
 }
 
-/// Checks the replacements, then writes the file if it becomes another one.
+/// Checks the replacements, then writes the file if its content changes.
 ///
 /// # Errors
 /// `ValidationFailed` with every problem; the errors of reading and writing the file.
@@ -88,8 +88,8 @@ pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     })
 }
 
-/// Replaces each `old_string` where it stands in `text`; no replacement sees another's result.
-/// None where all of them together leave the text as it was.
+/// Replaces each `old_string` in `text`; a replacement does not see the results of others. `None`
+/// if the text does not change.
 ///
 /// # Errors
 /// Every problem, in the order of the replacements.
@@ -137,7 +137,7 @@ pub fn replace(text: &str, replacements: &[Replacement]) -> Result<Option<String
         result.push_str(&replacements[*index].new_string);
         done = span.end;
     }
-    // What is before all of them and behind all of them stays as it is.
+    // The text before the first and after the last replacement stays as it is.
     let first = spans.first().map_or(0, |(span, _)| span.start);
     if result[first..] == text[first..done] {
         return Ok(None);
@@ -146,7 +146,7 @@ pub fn replace(text: &str, replacements: &[Replacement]) -> Result<Option<String
     Ok(Some(result))
 }
 
-/// Where the replacement's `old_string` stands, or what is wrong with it.
+/// The range of the replacement's `old_string`, or a message about the problem.
 fn find(text: &str, replacement: &Replacement) -> Result<Range<usize>, String> {
     let old = replacement.old_string.as_str();
     let Some(first) = old.chars().next() else {
@@ -155,7 +155,7 @@ fn find(text: &str, replacement: &Replacement) -> Result<Range<usize>, String> {
     if *old == replacement.new_string {
         return Err("old_string and new_string are identical".to_owned());
     }
-    // Vectorised, which the standard library's search is not in WebAssembly.
+    // Vectorised, unlike the standard library's search in WebAssembly.
     let finder = Finder::new(old);
     let Some(start) = finder.find(text.as_bytes()) else {
         return Err(match other_line_ends(text, old) {
@@ -163,16 +163,16 @@ fn find(text: &str, replacement: &Replacement) -> Result<Range<usize>, String> {
             None => "not found".to_owned(),
         });
     };
-    // Occurrences that overlap each other are just as ambiguous as others, ...
+    // Overlapping occurrences are ambiguous too, ...
     if finder.find(&text.as_bytes()[start + first.len_utf8()..]).is_some() {
-        // ... but are counted as editors count them: one after the other.
+        // ... but are counted as editors do, without overlaps.
         let occurrences = text.matches(old).count().max(2);
         return Err(format!("ambiguous ({occurrences} occurrences)"));
     }
     Ok(start..start + old.len())
 }
 
-/// Says so where only the line ends keep `old` from being found.
+/// A hint if `old` would be found with other line ends.
 fn other_line_ends(text: &str, old: &str) -> Option<&'static str> {
     let plain = |text: &str| text.replace("\r\n", "\n");
     let differs = old.contains('\n') && (old.contains("\r\n") || text.contains("\r\n"));
@@ -186,13 +186,12 @@ fn other_line_ends(text: &str, old: &str) -> Option<&'static str> {
     })
 }
 
-/// `: ` and the preview, or nothing for an empty text.
+/// `: ` and the preview; empty for an empty text.
 fn shown(old: &str) -> String {
     if old.is_empty() { String::new() } else { format!(": {}", preview(old)) }
 }
 
-/// The first line of a text, cut where it is long; `...` stands for what is left out. Text
-/// that is all white space is shown with escapes.
+/// The first line of a text, shortened with `...`. Text of white space only is escaped.
 fn preview(text: &str) -> String {
     let trimmed = text.trim();
     if trimmed.is_empty() {
@@ -203,7 +202,7 @@ fn preview(text: &str) -> String {
 }
 
 fn cut(line: &str, more: bool) -> String {
-    match line.char_indices().nth(PREVIEW) {
+    match line.char_indices().nth(MAX_PREVIEW_CHARS) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None if more => format!("{line}..."),
         None => line.to_owned(),
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn replacements_that_add_up_to_nothing_leave_the_file_alone() {
+    fn replacements_without_effect_do_not_write_the_file() {
         for (text, pairs) in [
             ("aab", &[("aa", "a"), ("b", "ab")][..]),
             ("- aab -", &[("b", "ab"), ("aa", "a")]),
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_said_at_once() {
+    fn all_problems_are_reported_at_once() {
         let long = "x".repeat(50);
         for (text, pairs, wanted) in [
             ("text", &[][..], &["No replacements given"][..]),
@@ -304,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_the_documented_shape() {
+    fn results_have_the_documented_form() {
         let directory = tempfile::tempdir().unwrap();
         let context = Context::for_directory(directory.path());
         fs::write(directory.path().join("a.py"), "def get_file(path):\n    return path\n").unwrap();

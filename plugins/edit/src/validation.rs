@@ -13,7 +13,7 @@ struct Failure<'a> {
     changed: bool,
 }
 
-/// A refusal that names everything that was wrong with the call.
+/// An error that lists everything that is wrong with the call.
 pub(crate) fn failed(path: &WorkspacePath, errors: &[String]) -> ToolError {
     ToolError::conflict("ValidationFailed", format!("{ERROR}: {}", errors.join("; "))).with_detail(
         Failure { path: path.as_str(), error: ERROR, validation_errors: errors, changed: false },

@@ -1,4 +1,4 @@
-//! What `git diff` writes, `apply_patch` applies: random trees, random changes, many options.
+//! Applies patches that `git diff` wrote: random trees, random changes, many options.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
@@ -11,18 +11,18 @@ use cofferdam_edit::patch::{ApplyPatch, apply_patch};
 use cofferdam_sdk::Context;
 use tempfile::TempDir;
 
-/// What is under a name.
+/// An entry of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Entry {
-    /// A file's content and whether it is executable.
+    /// The content of a file, and whether it is executable.
     File(Vec<u8>, bool),
-    /// A link's target.
+    /// The target of a symbolic link.
     Link(String),
 }
 
 type Tree = BTreeMap<String, Entry>;
 
-/// Adds an entry, in the place of those that can't be beside it.
+/// Adds an entry, and removes those that would be above or below it.
 fn put(tree: &mut Tree, name: String, entry: Entry) {
     let is_below = |name: &str, above: &str| {
         name.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
@@ -31,11 +31,10 @@ fn put(tree: &mut Tree, name: String, entry: Entry) {
     tree.insert(name, entry);
 }
 
-/// Only larger files than this are rewrites for git where their content becomes another, in
-/// bytes.
-const REWRITE: usize = 400;
+/// Above this size, in bytes, git treats a file with mostly new content as a rewrite.
+const MIN_REWRITE_BYTES: usize = 400;
 
-/// Numbers that are random enough and the same on every run (xorshift).
+/// Pseudorandom numbers, the same in every run (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -55,7 +54,7 @@ impl Random {
     }
 
     fn line(&mut self) -> String {
-        // Among them lines that look like the parts of a patch.
+        // Some of the lines look like parts of a patch.
         let start = self.pick(&[
             "",
             "",
@@ -127,7 +126,7 @@ impl Random {
         }
     }
 
-    /// Some lines of a file changed, some added, some gone; perhaps the newline at its end.
+    /// Changes, adds and removes some lines of a file; may remove the newline at its end.
     fn edit_text(&mut self, content: &[u8]) -> Vec<u8> {
         let mut lines: Vec<Vec<u8>> =
             content.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
@@ -147,12 +146,11 @@ impl Random {
         content
     }
 
-    /// The large files with each other's names, perhaps.
+    /// Exchanges the contents of the large files, in most cases.
     fn exchange(&mut self, tree: &Tree) -> Tree {
         let mut exchanged = tree.clone();
         if self.chance(80) {
-            let large =
-                |entry: &Entry| matches!(entry, Entry::File(content, _) if content.len() > REWRITE);
+            let large = |entry: &Entry| matches!(entry, Entry::File(content, _) if content.len() > MIN_REWRITE_BYTES);
             let names: Vec<&String> =
                 tree.iter().filter(|(_, entry)| large(entry)).map(|(name, _)| name).collect();
             for (old, new) in names.iter().zip(names.iter().cycle().skip(1)) {
@@ -183,9 +181,9 @@ impl Random {
                     put(&mut changed, self.name(), copy);
                 }
                 5 => {}
-                // Another file, or something of another kind.
+                // An entry of a possibly different kind.
                 6 => entry = self.entry(),
-                // A file becomes a directory, or a directory a file.
+                // A file is replaced by a directory, or a directory by a file.
                 7 => name = format!("{name}/{}", self.pick(&["below", "deep/below"])),
                 8 => {
                     if let Some((directory, _)) = name.split_once('/') {
@@ -270,7 +268,7 @@ fn read(root: &Path, directory: &Path, tree: &mut Tree) {
     }
 }
 
-const BREAKING: &[&str] = &["diff", "--cached", "HEAD", "--break-rewrites", "-M"];
+const BREAK_REWRITES: &[&str] = &["diff", "--cached", "HEAD", "--break-rewrites", "-M"];
 
 const OPTIONS: [&[&str]; 10] = [
     &["diff", "--cached", "HEAD"],
@@ -291,20 +289,20 @@ const OPTIONS: [&[&str]; 10] = [
         "-p",
         "--stat",
     ],
-    // Files that have little in common are taken for new ones, whose old content may be renamed.
-    BREAKING,
-    // A mail with a header, and a signature after the patch.
+    // Files with little in common become a new file, and the old content may be renamed.
+    BREAK_REWRITES,
+    // A mail with headers before and a signature after the patch.
     &["format-patch", "--stdout", "-M", "HEAD~1"],
 ];
 
-/// Whether git itself would apply a patch. The patch is kept in the repository meanwhile.
-fn git_takes(repository: &Path, tree: &TempDir, patch: &str) -> bool {
+/// Whether git itself would apply a patch. The patch is written into the repository for this.
+fn git_accepts(repository: &Path, tree: &TempDir, patch: &str) -> bool {
     let file = repository.join(".git/patch");
     fs::write(&file, patch).unwrap();
     git(tree.path(), &["apply", "--check", file.to_str().unwrap()]).is_ok()
 }
 
-/// Whether a file gets a name that another one gives up.
+/// Whether a file is renamed to a path that another file is renamed from.
 fn renames_take_names(patch: &str) -> bool {
     let names = |prefix| {
         patch.lines().filter_map(move |line| line.strip_prefix(prefix)).collect::<Vec<&str>>()
@@ -313,79 +311,89 @@ fn renames_take_names(patch: &str) -> bool {
     names("rename to ").iter().any(|name| given_up.contains(name))
 }
 
+/// Counts in `seen` which unusual parts a patch has.
+fn count_unusual_parts(patch: &str, seen: &mut BTreeMap<&str, usize>) {
+    for kind in [
+        "new file mode 100755",
+        "deleted file",
+        "new file mode 120000",
+        "deleted file mode 120000",
+        " 120000\n--- ",
+        "rename from",
+        "copy from",
+        "\nold mode",
+        "\n\\ No",
+        "\r\n",
+        "\"a/",
+    ] {
+        *seen.entry(kind).or_insert(0) += usize::from(patch.contains(kind));
+    }
+    *seen.entry("a renamed file's name is taken").or_insert(0) +=
+        usize::from(renames_take_names(patch));
+}
+
+/// Makes a repository whose commit is `before` and whose index is `after`.
+fn repository(before: &Tree, after: &Tree) -> TempDir {
+    let repository = tempfile::tempdir().unwrap();
+    let root = repository.path();
+    git(root, &["init", "--quiet"]).unwrap();
+    write(root, before);
+    git(root, &["add", "--all"]).unwrap();
+    git(root, &["commit", "--quiet", "--allow-empty", "--message=before"]).unwrap();
+    clear(root);
+    write(root, after);
+    git(root, &["add", "--all"]).unwrap();
+    repository
+}
+
+/// Runs git with one of [`OPTIONS`]; returns the patch. `format-patch` needs a commit first.
+fn patch_from(root: &Path, arguments: &[&str]) -> String {
+    if arguments[0] == "format-patch" {
+        let message = "--message=after\n\n- one\n+ two\n @@ three";
+        git(root, &["commit", "--quiet", "--allow-empty", message]).unwrap();
+    }
+    git(root, arguments).unwrap()
+}
+
+/// Applies a patch to `before` and checks that the result is `after`. With `--break-rewrites`
+/// the patch may be refused if git refuses it too.
+fn check_applied(root: &Path, [before, after]: [&Tree; 2], arguments: &[&str], patch: &str) {
+    let copy = tempfile::tempdir().unwrap();
+    write(copy.path(), before);
+    let context = Context::for_directory(copy.path());
+    let answer = match apply_patch(&ApplyPatch { patch: patch.to_owned() }, &context) {
+        Ok(answer) => answer,
+        Err(error) if arguments == BREAK_REWRITES && !git_accepts(root, &copy, patch) => {
+            assert!(error.message.ends_with("it exists already"), "{error}\n{patch}");
+            return;
+        }
+        Err(error) => unreachable!("git {arguments:?}: {error}\n{patch}"),
+    };
+    assert!(!answer.output.contains("recounted"), "{patch}");
+    let mut result = Tree::new();
+    read(copy.path(), copy.path(), &mut result);
+    let differing: Vec<&String> = result
+        .keys()
+        .chain(after.keys())
+        .filter(|name| result.get(*name) != after.get(*name))
+        .collect();
+    assert!(differing.is_empty(), "git {arguments:?}: {differing:?}\n{patch}");
+}
+
 #[test]
 fn patches_of_git_apply() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut seen = BTreeMap::new();
-    for round in 0..30 {
-        let (before, repository) = (random.tree(), tempfile::tempdir().unwrap());
+    for _ in 0..30 {
+        let before = random.tree();
         let after = random.change(&before);
-        let root = repository.path();
-        git(root, &["init", "--quiet"]).unwrap();
-        write(root, &before);
-        git(root, &["add", "--all"]).unwrap();
-        git(root, &["commit", "--quiet", "--allow-empty", "--message=before"]).unwrap();
-        clear(root);
-        write(root, &after);
-        git(root, &["add", "--all"]).unwrap();
+        let repository = repository(&before, &after);
         for arguments in OPTIONS {
-            if arguments[0] == "format-patch" {
-                git(
-                    root,
-                    &[
-                        "commit",
-                        "--quiet",
-                        "--allow-empty",
-                        "--message=after\n\n- one\n+ two\n @@ three",
-                    ],
-                )
-                .unwrap();
+            let patch = patch_from(repository.path(), arguments);
+            if before != after {
+                count_unusual_parts(&patch, &mut seen);
+                check_applied(repository.path(), [&before, &after], arguments, &patch);
             }
-            let patch = git(root, arguments).unwrap();
-            if before == after {
-                continue;
-            }
-            for kind in [
-                "new file mode 100755",
-                "deleted file",
-                "new file mode 120000",
-                "deleted file mode 120000",
-                " 120000\n--- ",
-                "rename from",
-                "copy from",
-                "\nold mode",
-                "\n\\ No",
-                "\r\n",
-                "\"a/",
-            ] {
-                *seen.entry(kind).or_insert(0) += usize::from(patch.contains(kind));
-            }
-            *seen.entry("a renamed file's name is taken").or_insert(0) +=
-                usize::from(renames_take_names(&patch));
-            let copy = tempfile::tempdir().unwrap();
-            write(copy.path(), &before);
-            let context = Context::for_directory(copy.path());
-            let answer = match apply_patch(&ApplyPatch { patch: patch.clone() }, &context) {
-                Ok(answer) => answer,
-                // Where git breaks rewrites, not all that it writes is what it takes.
-                Err(error) if arguments == BREAKING && !git_takes(root, &copy, &patch) => {
-                    assert!(error.message.ends_with("it exists already"), "{error}\n{patch}");
-                    continue;
-                }
-                Err(error) => unreachable!("round {round}, git {arguments:?}: {error}\n{patch}"),
-            };
-            assert!(!answer.output.contains("recounted"), "{patch}");
-            let mut result = Tree::new();
-            read(copy.path(), copy.path(), &mut result);
-            let differing: Vec<&String> = result
-                .keys()
-                .chain(after.keys())
-                .filter(|name| result.get(*name) != after.get(*name))
-                .collect();
-            assert!(
-                differing.is_empty(),
-                "round {round}, git {arguments:?}: {differing:?}\n{patch}"
-            );
         }
     }
     assert!(seen.values().all(|count| *count > 5), "the random changes are too tame: {seen:?}");

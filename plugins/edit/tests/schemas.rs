@@ -1,4 +1,4 @@
-//! The schemas say what the tools take and give.
+//! The arguments and results of the tools fit their schemas.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use cofferdam_edit::{move_text, patch, replace};
@@ -35,7 +35,7 @@ fn other_examples_fit_their_schemas() {
 }
 
 #[test]
-fn answers_fit_the_schemas() {
+fn results_fit_the_schemas() {
     let directory = tempfile::tempdir().unwrap();
     let context = cofferdam_sdk::Context::for_directory(directory.path());
     let lay_out = || {

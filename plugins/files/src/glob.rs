@@ -1,7 +1,7 @@
-//! `glob`: the files whose paths match a pattern, newest first.
+//! `glob`: finds files whose paths match a pattern, the newest first.
 //!
-//! The host lists what a coarse form of the pattern matches; which of that fits, and in which
-//! order, is decided here.
+//! The host lists the files that match a coarse form of the pattern; this module filters and sorts
+//! them.
 
 use std::cmp::Reverse;
 
@@ -11,29 +11,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::pattern::Pattern;
 
-/// The most files that are returned.
+/// The maximum number of files in a result.
 const MAX_RESULTS: usize = 10_000;
 
-/// Arguments of `glob`.
+/// The arguments of `glob`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// What the paths have to look like, relative to `path` or absolute.
+    /// A glob, relative to `path` or absolute.
     pub pattern: String,
-    /// Where to search; the workspace where it is missing.
+    /// The directory to search; the default is the workspace.
     pub path: Option<String>,
 }
 
-/// Answer of `glob`.
+/// The result of `glob`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// Absolute paths, the file that was modified last first.
+    /// Absolute paths, the most recently modified first.
     pub files: Vec<String>,
-    /// How many these are.
+    /// The number of files.
     pub total: usize,
 }
 
-/// One search: what to list, and what to keep of it.
+/// A prepared search: the query for the host, and the filter.
 #[derive(Debug)]
 pub struct Search {
     args: Args,
@@ -43,11 +43,11 @@ pub struct Search {
 }
 
 impl Search {
-    /// Prepares a search.
+    /// Prepares a search from the arguments.
     ///
     /// # Errors
-    /// As [`Context::resolve`] and [`Pattern::parse`]; `PathNotFound` where `path` is no
-    /// directory, `NoMatchesFound` where the pattern's first directories don't exist.
+    /// Those of [`Context::resolve`] and [`Pattern::parse`]; `PathNotFound` if `path` is not a
+    /// directory; `NoMatchesFound` if the directories of the pattern's prefix don't exist.
     pub fn new(args: Args, context: &Context) -> Result<Self, ToolError> {
         let base = context.resolve(args.path.as_deref().unwrap_or("."))?;
         if !context.local(&base).is_dir() {
@@ -61,7 +61,7 @@ impl Search {
         if context.local(&search.root).is_dir() { Ok(search) } else { Err(search.no_matches()) }
     }
 
-    /// What to ask the host for.
+    /// The query for the host.
     pub fn query(&self) -> Query {
         Query {
             globs: self.pattern.coarse(),
@@ -73,10 +73,10 @@ impl Search {
         }
     }
 
-    /// Keeps what matches.
+    /// Filters and sorts the files that the host found.
     ///
     /// # Errors
-    /// `NoMatchesFound`, and `TooManyResults` for more than 10,000 files.
+    /// `NoMatchesFound`; `TooManyResults` for more than 10,000 files.
     pub fn answer(
         &self,
         files: impl Iterator<Item = File>,
@@ -126,7 +126,7 @@ impl Search {
     }
 }
 
-/// The pattern relative to the directory that is searched.
+/// Makes a pattern relative to the searched directory.
 fn relative<'a>(pattern: &'a str, base: &str) -> Result<&'a str, ToolError> {
     if !pattern.starts_with('/') {
         return Ok(pattern);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_asked_for_little() {
+    fn the_query_for_the_host_is_narrow() {
         let (_directory, context) = project();
         let query = Search::new(args("src/**/?.py", None), &context).unwrap().query();
         assert_eq!((query.root.as_str(), query.hidden), ("src", false));

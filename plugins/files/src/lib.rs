@@ -1,7 +1,7 @@
 //! The `files` plugin: reading, writing, listing and finding files.
 //!
-//! One module per tool; [`pattern`] is the glob language, [`text`] decides what is text. Only
-//! this module calls the host.
+//! There is one module for each tool; [`pattern`] implements globs, [`text`] detects encodings.
+//! Only this module calls the host.
 
 pub mod glob;
 pub mod pattern;
@@ -14,7 +14,7 @@ pub mod write_file;
 use cofferdam_sdk::scan::Scanner;
 use cofferdam_sdk::{Context, ToolError, plugin};
 
-/// Directories that belong to tools, not to the project: never listed, and found only by a
+/// Directories that belong to tools instead of the project: never listed, and found only by a
 /// pattern that names them.
 const PRIVATE: [&str; 2] = [".git", ".cofferdam"];
 
@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// Every example of an input schema fits that schema and is what the tool takes.
+    /// Checks that every example of an input schema is valid and can be deserialized.
     fn check<Args: DeserializeOwned>(input: &str, output: &str) {
         takes_examples::<Args>(&parsed(input));
         jsonschema::draft202012::new(&parsed(output)).unwrap();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_fit_their_schemas() {
+    fn results_fit_their_schemas() {
         let directory = tempfile::tempdir().unwrap();
         let context = Context::for_directory(directory.path());
         let at = |name: &str| directory.path().join(name);

@@ -1,47 +1,47 @@
-//! The glob language: what a pattern means, and which paths it matches.
+//! Parses globs and matches paths.
 //!
-//! `*` is any run of characters within a name, `?` one of them, `[a-z]` and `[!a-z]` one out of
-//! (or not out of) a class, `{a,b}` either, `\` takes the next character as it is, and `**`, as
-//! a whole part of the path, is any number of directories. A name that starts with a dot is
-//! matched only by a part that does so too; the directories in [`PRIVATE`] only by their names.
+//! `*` is any sequence of characters within a name, `?` one character, `[a-z]` and `[!a-z]` one in
+//! (or not in) a class, `{a,b}` an alternative, `\` escapes the next character, and `**`, as a
+//! whole component, is any number of directories. Names with a leading dot match only if the
+//! component of the pattern begins with a dot too; the directories in [`PRIVATE`] match only by
+//! name.
 //!
-//! The host's own globs know nothing of that rule and count bytes instead of characters, so
-//! the host gets coarser patterns ([`Pattern::coarse`]) and every path it finds is looked at
-//! again here.
+//! The host's globs do not treat leading dots specially and count bytes instead of characters. So
+//! the host gets coarser patterns ([`Pattern::coarse`]), and its results are filtered here.
 
 use cofferdam_sdk::ToolError;
 
 use crate::PRIVATE;
 
-/// The most alternatives that `{a,b}` may come to.
+/// The maximum number of patterns that the `{a,b}` of a pattern expand to.
 const MAX_ALTERNATIVES: usize = 256;
 
-/// A parsed pattern.
+/// A glob after parsing.
 #[derive(Debug)]
 pub struct Pattern {
-    /// Directories that every match is in.
+    /// Directories that all matches are in.
     prefix: Vec<String>,
-    /// What may follow them; one is enough. None is empty.
+    /// The expanded rest of the pattern; never empty, and no element is empty.
     alternatives: Vec<Vec<Part>>,
 }
 
-/// What one part of a path has to look like.
+/// A component of a pattern.
 #[derive(Debug, Clone, PartialEq)]
 enum Part {
     /// `**`: any number of names without a leading dot.
     AnyDepth,
-    /// Just this name.
+    /// A name that is exactly this.
     Literal(String),
-    /// A name of this shape.
+    /// Any name that matches the tokens.
     Shape(Vec<Token>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Token {
     Char(char),
-    /// `?`
+    /// `?`, which matches one character.
     One,
-    /// `*`
+    /// `*`: any number of characters.
     Many,
     Class {
         negated: bool,
@@ -49,11 +49,11 @@ enum Token {
     },
 }
 
-/// A character of the pattern and its place there, counted from 1.
+/// A character of the pattern with its position, from 1.
 type Spot = (usize, char);
 
 impl Pattern {
-    /// Parses a pattern that is relative to where the search starts.
+    /// Parses a pattern relative to the directory that is searched.
     ///
     /// # Errors
     /// `InvalidPattern`, with the position of the character that is wrong.
@@ -77,7 +77,7 @@ impl Pattern {
         Ok(Self { prefix, alternatives })
     }
 
-    /// The directory that every match is in, `/` between names; empty where there is none.
+    /// The directory that all matches are in, `/` between names; empty if there is none.
     pub fn prefix(&self) -> String {
         self.prefix.join("/")
     }
@@ -87,7 +87,7 @@ impl Pattern {
         self.alternatives.iter().flatten().any(Part::starts_with_dot)
     }
 
-    /// Which of the private directories no match below [`Pattern::prefix`] can be in.
+    /// The private directories that can't contain matches below [`Pattern::prefix`].
     pub fn excluded(&self) -> impl Iterator<Item = &'static str> {
         let named = |name: &str| {
             self.alternatives
@@ -98,8 +98,8 @@ impl Pattern {
         PRIVATE.into_iter().filter(move |name| !named(name))
     }
 
-    /// Globs for the host, relative to [`Pattern::prefix`], that match at least what this
-    /// pattern does.
+    /// Globs for the host, relative to [`Pattern::prefix`], that match at least all matches of this
+    /// pattern.
     pub fn coarse(&self) -> Vec<String> {
         let coarse =
             |parts: &Vec<Part>| parts.iter().map(Part::coarse).collect::<Vec<_>>().join("/");
@@ -116,7 +116,7 @@ impl Pattern {
     }
 }
 
-/// How many leading literals, the last part not counted, all alternatives have in common.
+/// The number of leading literals that all alternatives share, without the last component.
 fn shared_literals(alternatives: &[Vec<Part>]) -> usize {
     let Some(first) = alternatives.first() else { return 0 };
     let literals = |parts: &[Part]| {
@@ -129,8 +129,8 @@ fn shared_literals(alternatives: &[Vec<Part>]) -> usize {
     })
 }
 
-/// Follows all ways through the parts at once: after each part, `reached[n]` tells whether it
-/// can have used up the first `n` names.
+/// Matches all alternatives at once: after each component, `reached[n]` is whether it can have
+/// matched the first `n` names.
 fn path_matches(parts: &[Part], names: &[&str]) -> bool {
     let mut reached = vec![false; names.len() + 1];
     reached[0] = true;
@@ -170,7 +170,7 @@ impl Part {
         }
     }
 
-    /// The part with `*` for everything that the host could take otherwise.
+    /// The component with `*` for everything that the host could interpret differently.
     fn coarse(&self) -> String {
         let tokens = match self {
             Self::AnyDepth => return "**".to_owned(),
@@ -189,8 +189,8 @@ impl Part {
     }
 }
 
-/// Matches one name. A `*` takes as little as it can; where the rest does not fit, the last
-/// `*` takes one character more.
+/// Matches one name. A `*` matches as little as possible at first; if the rest does not match, the
+/// last `*` takes one more character.
 fn name_matches(tokens: &[Token], name: &str) -> bool {
     let mut token = 0;
     let mut rest = name.chars();
@@ -233,7 +233,7 @@ impl Token {
     }
 }
 
-/// What is wrong with a pattern, and where.
+/// A syntax error in a pattern.
 struct Problem {
     position: usize,
     what: String,
@@ -251,7 +251,7 @@ impl Problem {
     }
 }
 
-/// Where the unit that starts at `at` ends: an escape, a class or a single character.
+/// The end of the unit that starts at `at`: an escape, a class or a single character.
 fn unit_end(spots: &[Spot], at: usize) -> Result<usize, Problem> {
     let (position, c) = spots[at];
     match c {
@@ -264,7 +264,7 @@ fn unit_end(spots: &[Spot], at: usize) -> Result<usize, Problem> {
     }
 }
 
-/// Where the class that starts at `open` ends. A `]` that comes first is a member.
+/// The end of the class that starts at `open`. A leading `]` is a member.
 fn class_end(spots: &[Spot], open: usize) -> Result<usize, Problem> {
     let mut at = open + 1;
     if matches!(spots.get(at), Some((_, '!' | '^'))) {
@@ -288,7 +288,7 @@ fn class_end(spots: &[Spot], open: usize) -> Result<usize, Problem> {
     Problem::new(spots[open].0, "`[` without its `]`; write `\\[` for the character itself")
 }
 
-/// Replaces `{a,b}` by one pattern for each alternative.
+/// Expands `{a,b}` to one pattern for each alternative.
 fn expand(spots: &[Spot]) -> Result<Vec<Vec<Spot>>, Problem> {
     let mut open = 0;
     while open < spots.len() && spots[open].1 != '{' {
@@ -318,7 +318,7 @@ fn expand(spots: &[Spot]) -> Result<Vec<Vec<Spot>>, Problem> {
     Ok(alternatives)
 }
 
-/// What stands between the commas of the braces that start at `open`, and where they end.
+/// The alternatives in the braces that start at `open`, and the position after them.
 fn branches(spots: &[Spot], open: usize) -> Result<(Vec<&[Spot]>, usize), Problem> {
     let mut branches = Vec::new();
     let mut depth = 0_usize;
@@ -343,7 +343,7 @@ fn branches(spots: &[Spot], open: usize) -> Result<(Vec<&[Spot]>, usize), Proble
     Problem::new(spots[open].0, "`{` without its `}`; write `\\{` for the character itself")
 }
 
-/// Parses a pattern without braces. The result is not empty.
+/// Parses a pattern without braces. The result is never empty.
 fn parts(spots: &[Spot]) -> Result<Vec<Part>, Problem> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -366,7 +366,7 @@ fn parts(spots: &[Spot]) -> Result<Vec<Part>, Problem> {
         start = end + 1;
     }
     match parts.last() {
-        // Only files are looked for: below a directory there is at least a name.
+        // Only files are searched, so below a directory there is at least one name.
         Some(Part::AnyDepth) => parts.push(Part::Shape(vec![Token::Many])),
         Some(_) => {}
         None => {
@@ -379,7 +379,7 @@ fn parts(spots: &[Spot]) -> Result<Vec<Part>, Problem> {
     Ok(parts)
 }
 
-/// Parses what stands between two `/`.
+/// Parses the text between two `/`.
 fn part(spots: &[Spot]) -> Result<Part, Problem> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -402,13 +402,13 @@ fn part(spots: &[Spot]) -> Result<Part, Problem> {
     Ok(literal.map_or(Part::Shape(tokens), Part::Literal))
 }
 
-/// Parses what stands between `[` and `]`.
+/// Parses the text between `[` and `]`.
 fn class(spots: &[Spot]) -> Result<Token, Problem> {
     let (negated, spots) = match spots {
         [(_, '!' | '^'), rest @ ..] => (true, rest),
         _ => (false, spots),
     };
-    // Escapes resolved; only a `-` that was written plainly makes a range.
+    // Members with escapes resolved; only an unescaped `-` makes a range.
     let mut members: Vec<(Spot, bool)> = Vec::new();
     let mut at = 0;
     while at < spots.len() {
@@ -440,8 +440,8 @@ mod tests {
 
     use super::*;
 
-    /// Whether a whole path matches, by way of the prefix. What does match has to match one of
-    /// the coarse globs too, or the host would never show it.
+    /// Whether the pattern matches a whole path. Checks also that a coarse glob matches it, since
+    /// otherwise the host would not list it.
     fn matches(pattern: &str, path: &str) -> bool {
         let pattern = Pattern::parse(pattern).unwrap();
         let prefix = pattern.prefix();
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_what_they_say() {
+    fn patterns_match() {
         for (pattern, yes, no) in [
             ("*.py", &["a.py", "\u{e9}.py"][..], &["a.pyc", "src/a.py", ".py", ".a.py"][..]),
             ("**/*.py", &["a.py", "src/a.py", "x/y/z.py"], &["src/.a.py", ".venv/a.py"]),
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_patterns_end_soon() {
+    fn hostile_patterns_terminate_quickly() {
         let name = "a".repeat(200);
         assert!(!matches(&format!("{}b", "*a".repeat(100)), &name));
         let path = vec!["a"; 1_000].join("/");

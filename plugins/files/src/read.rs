@@ -1,4 +1,4 @@
-//! `read`: numbered lines of a text file, for reading page by page.
+//! `read`: returns a range of numbered lines of a text file.
 
 use std::fmt::Write as _;
 
@@ -7,36 +7,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::{self, Encoding};
 
-/// Longer lines are cut, in characters.
-const MAX_LINE: usize = 2_000;
+/// The maximum length of a returned line, in characters.
+const MAX_LINE_CHARS: usize = 2_000;
 
-/// Arguments of `read`.
+/// The arguments of `read`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// The file's absolute path.
+    /// The absolute path of the file.
     pub file_path: String,
-    /// The first line wanted, counted from 1; the file's first where it is missing.
+    /// The first line to return, from 1; the default is 1.
     pub offset: Option<u64>,
-    /// The most lines wanted; all where it is missing.
+    /// The maximum number of lines; the default is all.
     pub limit: Option<u64>,
 }
 
-/// Answer of `read`.
+/// The result of `read`.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// `number<TAB>text`, line by line, without a line end after the last.
+    /// `number<TAB>text` for each line, without a line end after the last.
     pub content: String,
     /// The number of the first line returned.
     pub start_line: usize,
-    /// How many lines were returned.
+    /// The number of returned lines.
     pub lines: usize,
-    /// How many lines the file has.
+    /// The number of lines in the file.
     pub total_lines: usize,
-    /// How many of the returned lines were cut.
+    /// The number of returned lines that were cut.
     #[serde(skip_serializing_if = "is_zero")]
     pub truncated_lines: usize,
-    /// How the file is encoded.
+    /// The encoding of the file.
     #[serde(skip_serializing_if = "is_utf8")]
     pub encoding: Encoding,
 }
@@ -49,11 +49,11 @@ fn is_utf8(encoding: &Encoding) -> bool {
     *encoding == Encoding::Utf8
 }
 
-/// Reads the lines.
+/// Reads a range of lines.
 ///
 /// # Errors
-/// `RelativePathError`, as [`Context::resolve`] and [`text::read_detected`], and
-/// `InvalidOffset` for an offset beyond the last line.
+/// `RelativePathError`; those of [`Context::resolve`] and [`text::read_detected`]; `InvalidOffset`
+/// for an offset after the last line.
 pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let path = context.resolve(&args.file_path)?;
     if !args.file_path.starts_with('/') {
@@ -67,7 +67,7 @@ pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     Ok(Output { encoding, ..page })
 }
 
-/// Numbers `limit` lines from line `offset` on.
+/// Numbers up to `limit` lines, beginning at line `offset`.
 fn page(text: &str, offset: u64, limit: u64) -> Result<Output, ToolError> {
     let start_line = usize::try_from(offset.max(1)).unwrap_or(usize::MAX);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
@@ -81,13 +81,13 @@ fn page(text: &str, offset: u64, limit: u64) -> Result<Output, ToolError> {
     for line in text.lines().skip(start_line - 1).take(limit) {
         let separator = if output.lines == 0 { "" } else { "\n" };
         let number = start_line + output.lines;
-        let (shown, mark) = match line.char_indices().nth(MAX_LINE) {
+        let (shown, mark) = match line.char_indices().nth(MAX_LINE_CHARS) {
             Some((end, _)) => (&line[..end], "..."),
             None => (line, ""),
         };
         output.truncated_lines += usize::from(!mark.is_empty());
         output.lines += 1;
-        // Writing to a String does not fail.
+        // Writing to a `String` never fails.
         let _ = write!(output.content, "{separator}{number}\t{shown}{mark}");
     }
     Ok(output)
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_beyond_the_end_says_how_long_the_file_is() {
+    fn an_offset_past_the_end_is_an_error_with_the_line_count() {
         for (text, offset) in [("", 2), ("a\nb\n", 3), ("a", u64::MAX)] {
             assert_eq!(page(text, offset, 1).unwrap_err().code, "InvalidOffset");
         }

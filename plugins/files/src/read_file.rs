@@ -1,33 +1,33 @@
-//! `read_file`: a whole text file, as it is.
+//! `read_file`: returns a whole text file, unchanged.
 
 use cofferdam_sdk::{Context, ToolError};
 use serde::{Deserialize, Serialize};
 
 use crate::text;
 
-/// Arguments of `read_file`.
+/// The arguments of `read_file`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// Which file.
+    /// The file to read.
     pub path: String,
 }
 
-/// Answer of `read_file`.
+/// The result of `read_file`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// The file's absolute path.
+    /// The absolute path of the file.
     pub path: String,
-    /// All of its text.
+    /// The whole text of the file.
     pub content: String,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: usize,
 }
 
-/// Reads the file.
+/// Reads a whole text file.
 ///
 /// # Errors
-/// As [`Context::resolve`] and [`text::read_exact`].
+/// Those of [`Context::resolve`] and [`text::read_exact`].
 pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let path = context.resolve(&args.path)?;
     let content = text::read_exact(&path, context)?;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_untouched() {
+    fn the_text_is_returned_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let context = Context::for_directory(directory.path());
         fs::create_dir(directory.path().join("src")).unwrap();

@@ -1,4 +1,4 @@
-//! `read_tree`: everything below a directory.
+//! `read_tree`: lists everything below a directory.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::PRIVATE;
 
-/// Arguments of `read_tree`.
+/// The arguments of `read_tree`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// Which directory.
+    /// The directory to list.
     #[serde(default = "workspace")]
     pub path: String,
-    /// How many levels to list, 1 being the directory's own entries; all where it is missing.
+    /// The number of levels to list, 1 for the directory's own entries; the default is all.
     pub max_depth: Option<u64>,
-    /// The most entries to return.
+    /// The maximum number of entries.
     #[serde(default = "default_limit")]
     pub limit: usize,
 }
@@ -31,41 +31,41 @@ fn default_limit() -> usize {
     1_000
 }
 
-/// Answer of `read_tree`.
+/// The result of `read_tree`.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// Parents before children, siblings by name.
+    /// The entries: parents before children, siblings by name.
     pub entries: Vec<Entry>,
-    /// Whether `limit` cut the list.
+    /// Whether `limit` was exceeded, so that some are left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
 
-/// One thing in the tree.
+/// An entry of the tree.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Relative to the workspace.
+    /// The path relative to the workspace.
     pub path: String,
-    /// What it is.
+    /// The type of the entry.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// Size in bytes, of files.
+    /// The size in bytes, for files only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Whether it is a directory that could not be listed.
+    /// Whether this is a directory that could not be listed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,
 }
 
-/// What sort of thing an entry is. A symlink is not followed.
+/// The type of an entry. Symbolic links are not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// An ordinary file.
+    /// A file with contents.
     File,
-    /// A directory.
+    /// A directory, listed unless too deep.
     Directory,
-    /// A symbolic link, whatever it points to.
+    /// A symbolic link, with any target.
     Symlink,
     /// A pipe, a socket or a device.
     Other,
@@ -85,11 +85,11 @@ impl Kind {
     }
 }
 
-/// Lists the tree.
+/// Lists the tree below a directory.
 ///
 /// # Errors
-/// As [`Context::resolve`], and `FileNotFoundError`, `NotADirectoryError` or `PermissionError`
-/// for the directory itself. One below it that can't be listed is marked instead.
+/// Those of [`Context::resolve`]; `FileNotFoundError`, `NotADirectoryError` or `PermissionError`
+/// for the directory itself. A directory below it that can't be listed is marked instead.
 pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let root = context.resolve(&args.path)?;
     let local = context.local(&root);
@@ -99,7 +99,7 @@ pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
         return Err(ToolError::invalid_args("NotADirectoryError", message));
     }
     let mut output = Output::default();
-    // What is still to be shown: the last one next.
+    // A stack of entries still to be listed.
     let mut pending = children(&local, root.as_str(), 1).map_err(failed)?;
     while let Some(node) = pending.pop() {
         if output.entries.len() == args.limit {
@@ -122,16 +122,16 @@ pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
 }
 
 struct Node {
-    /// Relative to the workspace.
+    /// The path relative to the workspace.
     path: String,
-    /// By which this program opens it.
+    /// The path under which this process opens it.
     local: PathBuf,
     metadata: Metadata,
-    /// Levels below the listed directory.
+    /// The number of levels below the listed directory.
     depth: u64,
 }
 
-/// What `directory` holds, the last name first.
+/// The entries of `directory`, the last name first.
 fn children(directory: &Path, path: &str, depth: u64) -> io::Result<Vec<Node>> {
     let mut nodes = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -143,7 +143,7 @@ fn children(directory: &Path, path: &str, depth: u64) -> io::Result<Vec<Node>> {
         }
         let metadata = match entry.metadata() {
             Ok(metadata) => metadata,
-            // Removed since it was listed.
+            // It was removed after it had been listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_say_what_they_are() {
+    fn entries_have_a_type_and_size() {
         let (directory, context) = project();
         let _socket = UnixListener::bind(directory.path().join("socket")).unwrap();
         let output = run(&args(serde_json::json!({})), &context).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_is_refused() {
+    fn paths_that_are_not_directories_are_refused() {
         let (_directory, context) = project();
         for (path, code) in [
             ("a-b", "NotADirectoryError"),

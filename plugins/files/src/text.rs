@@ -1,9 +1,9 @@
-//! What counts as text: bytes in, text out, or the reason why they are none.
+//! Decodes text files.
 
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use serde::Serialize;
 
-/// How a file writes its characters.
+/// The encoding of a text file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub enum Encoding {
     /// UTF-8 without a byte order mark.
@@ -13,17 +13,17 @@ pub enum Encoding {
     /// UTF-8 with a byte order mark.
     #[serde(rename = "utf-8-bom")]
     Utf8Bom,
-    /// UTF-16, the low byte first, with a byte order mark.
+    /// UTF-16 little-endian, with a byte order mark.
     #[serde(rename = "utf-16le")]
     Utf16le,
-    /// UTF-16, the high byte first, with a byte order mark.
+    /// UTF-16 big-endian, with a byte order mark.
     #[serde(rename = "utf-16be")]
     Utf16be,
 }
 
 impl Encoding {
-    /// Takes the encoding from the byte order mark; UTF-8 where there is none. Also gives what
-    /// follows the mark.
+    /// Detects the encoding by the byte order mark; the default is UTF-8. Returns the bytes after
+    /// the mark too.
     fn detect(bytes: &[u8]) -> (Self, &[u8]) {
         for (mark, encoding) in [
             (&b"\xef\xbb\xbf"[..], Self::Utf8Bom),
@@ -38,21 +38,20 @@ impl Encoding {
     }
 }
 
-/// Reads a UTF-8 file as it is, a byte order mark included.
+/// Reads a UTF-8 file unchanged, including a byte order mark.
 ///
 /// # Errors
-/// As [`Context::read`], and `UnicodeDecodeError` for a file that is not UTF-8 or holds a NUL.
+/// Those of [`Context::read`]; `UnicodeDecodeError` for a file that is not UTF-8 or contains a NUL.
 pub fn read_exact(path: &WorkspacePath, context: &Context) -> Result<String, ToolError> {
     let text = utf8(context.read(path)?, path)?;
     refuse_nul(&text, path)?;
     Ok(text)
 }
 
-/// Reads a file in whichever [`Encoding`] it has; the byte order mark is left out.
+/// Reads a file in any [`Encoding`]; the byte order mark is removed.
 ///
 /// # Errors
-/// As [`Context::read`], and `UnicodeDecodeError` for a file that is in none of the encodings
-/// or holds a NUL.
+/// Those of [`Context::read`]; `UnicodeDecodeError` for a file in another encoding or with a NUL.
 pub fn read_detected(
     path: &WorkspacePath,
     context: &Context,
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_read_keeps_the_mark() {
+    fn an_exact_read_keeps_the_byte_order_mark() {
         assert_eq!(with_file(b"\xef\xbb\xbfa\r\n", read_exact).unwrap(), "\u{feff}a\r\n");
     }
 }

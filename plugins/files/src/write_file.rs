@@ -1,32 +1,32 @@
-//! `write_file`: a whole file, created or replaced.
+//! `write_file`: creates or replaces a whole file.
 
 use cofferdam_sdk::{Context, ToolError};
 use serde::{Deserialize, Serialize};
 
-/// Arguments of `write_file`.
+/// The arguments of `write_file`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// Which file.
+    /// The file to write.
     pub path: String,
-    /// All of its text.
+    /// The whole text of the file.
     pub content: String,
 }
 
-/// Answer of `write_file`.
+/// The result of `write_file`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// The file's absolute path.
+    /// The absolute path of the file.
     pub path: String,
-    /// How many bytes it now has.
+    /// The new size in bytes.
     pub bytes_written: usize,
 }
 
-/// Writes the file.
+/// Creates or replaces a file.
 ///
 /// # Errors
-/// As [`Context::resolve`] and [`Context::write`], and `IsADirectoryError` where the path can
-/// only be a directory.
+/// Those of [`Context::resolve`] and [`Context::write`]; `IsADirectoryError` if the path can only
+/// be that of a directory.
 pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let path = context.resolve(&args.path)?;
     if args.path.ends_with('/') {
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_written_as_it_is() {
+    fn content_is_written_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let context = Context::for_directory(directory.path());
         for content in ["", "{\"key\": \"value\"}", "\u{feff}a\r\nb"] {

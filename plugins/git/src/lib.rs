@@ -1,28 +1,28 @@
-//! The `git` plugin: `git_status` and `git_diff`, without arguments, of the workspace.
+//! The `git` plugin: `git_status` and `git_diff` of the workspace, without arguments.
 //!
-//! What keeps a repository from running its own programs is in [`cofferdam_sdk::git`]; the tests
-//! beside this crate plant them.
+//! [`cofferdam_sdk::git`] prevents a repository from running its own programs; the tests of this
+//! crate verify that.
 //!
-//! Source: S3, "Git Operations".
+//! Source: the actions reference, "Git Operations".
 
 use cofferdam_sdk::process::Output as Printed;
 use cofferdam_sdk::{Context, ToolError, git, plugin, shorten};
 use serde::{Deserialize, Serialize};
 
-/// More than this, in bytes, is left out of the middle of an answer.
-const MOST: usize = 1024 * 1024;
+/// The maximum size of a result's output, in bytes; the middle of longer output is cut out.
+const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
-/// What both tools are given: nothing.
+/// The arguments of both tools (none).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {}
 
-/// What both tools answer.
+/// The result of both tools.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// What git printed.
+    /// The output of git.
     pub output: String,
-    /// Whether something is missing in the middle of it.
+    /// Whether the middle of the output was cut out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
@@ -30,12 +30,12 @@ pub struct Output {
 impl From<Printed> for Output {
     fn from(printed: Printed) -> Self {
         let output = printed.stdout_text();
-        let truncated = printed.stdout.total > MOST as u64;
-        Self { output: shorten(&output, MOST).into_owned(), truncated }
+        let truncated = printed.stdout.total > MAX_OUTPUT_BYTES as u64;
+        Self { output: shorten(&output, MAX_OUTPUT_BYTES).into_owned(), truncated }
     }
 }
 
-/// The plugin.
+/// The plugin: each function is a tool.
 pub struct Git;
 
 impl Git {

@@ -1,6 +1,6 @@
-//! The tools on real repositories: what they say, and that nothing which a repository plants is
-//! run. A plant is tried with plain git first where that would run it, so that the tests don't
-//! pass because a plant is none.
+//! Runs the tools on real repositories: checks their results, and that nothing runs that a
+//! repository plants. Each plant is first tried with plain git if that would run it, which shows
+//! that it works.
 #![expect(clippy::unwrap_used, reason = "tests")]
 #![expect(clippy::disallowed_methods, reason = "tests run git")]
 
@@ -12,7 +12,7 @@ use cofferdam_sdk::{Context, git};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A repository with one commit, in a directory that also has room beside it.
+/// A repository with one commit, with a directory beside it for other files.
 struct Repository {
     directory: TempDir,
 }
@@ -33,17 +33,17 @@ impl Repository {
         self.directory.path().join("work")
     }
 
-    /// What a planted program creates.
+    /// The file that a planted program creates.
     fn marker(&self) -> PathBuf {
         self.directory.path().join("planted-ran")
     }
 
-    /// A shell command that says that it ran and passes its input on.
+    /// A shell command that creates the marker and copies its input to its output.
     fn plant(&self) -> String {
         format!("touch '{}'; cat", self.marker().display())
     }
 
-    /// The same as a program.
+    /// A program file with the command of [`Repository::plant`].
     fn planted_program(&self) -> String {
         let path = self.directory.path().join("planted.sh");
         fs::write(&path, format!("#!/bin/sh\ntouch '{}'\n", self.marker().display())).unwrap();
@@ -86,7 +86,7 @@ impl Repository {
         Context::for_directory(&self.root())
     }
 
-    /// What a tool answers, or the code of its error.
+    /// Calls a tool; returns its output or the code of its error.
     fn call(&self, tool: &str) -> Result<String, String> {
         let answer = cofferdam_git::call(tool, "{}", &self.context());
         let answer: Value = serde_json::from_str(&answer.map_err(|error| error.code)?).unwrap();
@@ -95,7 +95,7 @@ impl Repository {
 }
 
 #[test]
-fn status_and_diff_say_what_git_says() {
+fn status_and_diff_return_the_output_of_git() {
     let repository = Repository::new();
     assert!(repository.call("git_status").unwrap().contains("nothing to commit"));
     assert_eq!(repository.call("git_diff").unwrap(), "");
@@ -112,7 +112,7 @@ fn status_and_diff_say_what_git_says() {
 }
 
 #[test]
-fn settings_of_the_repository_do_not_change_the_form() {
+fn repository_settings_do_not_change_the_output_format() {
     let repository = Repository::new();
     for (key, value) in [
         ("color.ui", "always"),
@@ -134,7 +134,7 @@ fn settings_of_the_repository_do_not_change_the_form() {
 }
 
 #[test]
-fn only_the_workspace_is_looked_at() {
+fn only_a_repository_in_the_workspace_root_is_used() {
     let repository = Repository::new();
     repository.write("below/file", "x\n");
     let below = Context::for_directory(&repository.root().join("below"));
@@ -143,7 +143,7 @@ fn only_the_workspace_is_looked_at() {
         assert_eq!(error.code, "NotARepository");
         assert!(error.message.contains("not a git repository"), "{}", error.message);
     }
-    // A tree somewhere else that the repository claims to be of.
+    // A directory elsewhere that the repository names as its working tree.
     let elsewhere = repository.directory.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::write(elsewhere.join("secret"), "x").unwrap();
@@ -154,7 +154,7 @@ fn only_the_workspace_is_looked_at() {
 }
 
 #[test]
-fn what_is_broken_is_said() {
+fn errors_of_git_are_reported() {
     let repository = Repository::new();
     fs::write(repository.root().join(".git/config"), "[core\n").unwrap();
     let error = cofferdam_git::call("git_status", "{}", &repository.context()).unwrap_err();
@@ -167,11 +167,11 @@ fn what_is_broken_is_said() {
 }
 
 #[test]
-fn a_repository_of_another_user_can_be_looked_at() {
+fn a_repository_owned_by_another_user_is_readable() {
     let repository = Repository::new();
     repository.write("file", "two\n");
     let (root, git) = (repository.root(), repository.root().join(".git"));
-    // Only root can give files away; for others there is nothing to see here.
+    // Only root can change a file's owner, so other users can't run this test.
     for path in [&root, &git] {
         if std::os::unix::fs::chown(path, Some(65534), Some(65534)).is_err() {
             return;
@@ -181,14 +181,14 @@ fn a_repository_of_another_user_can_be_looked_at() {
     assert!(repository.call("git_status").unwrap().contains("modified:   file"));
 }
 
-/// What is planted in a repository, and whether plain git runs it on `status` or `diff`.
+/// Something planted in a repository, and whether plain git runs it on `status` or `diff`.
 struct Plant {
     name: &'static str,
     runs_with_plain_git: bool,
     plant: fn(&Repository),
 }
 
-/// Settings of the repository, with a file changed afterwards.
+/// Sets settings of the repository, then changes a file.
 fn settings(repository: &Repository, settings: &[(&str, String)]) {
     for (key, value) in settings {
         repository.git(&["config", key, value]);
@@ -196,12 +196,12 @@ fn settings(repository: &Repository, settings: &[(&str, String)]) {
     repository.write("file", "two\n");
 }
 
-/// An attribute for every file, where only the repository itself says so.
+/// Sets an attribute for every file, in the repository's own `info/attributes`.
 fn attribute(repository: &Repository, attribute: &str) {
     repository.write(".git/info/attributes", &format!("* {attribute}\n"));
 }
 
-/// A file whose contents are missing, and which a remote at `url` is said to have.
+/// Makes a file whose contents are missing and promised by a remote at `url`.
 fn missing_object(repository: &Repository, url: &str, more: &[(&str, String)]) {
     let object = repository.git(&["rev-parse", "HEAD:file"]);
     let (directory, file) = object.trim().split_at(2);
@@ -218,7 +218,7 @@ fn missing_object(repository: &Repository, url: &str, more: &[(&str, String)]) {
     settings(repository, &remote);
 }
 
-/// Another repository in this one, which plants something in its own configuration.
+/// Makes a submodule with settings of its own.
 fn submodule(repository: &Repository, more: &[(&str, String)]) {
     repository.write("sub/file", "one\n");
     let sub = repository.root().join("sub");
@@ -256,7 +256,7 @@ const PLANTS: &[Plant] = &[
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::copy(&program, path).unwrap();
             }
-            // So that git has reason to write the index.
+            // The change makes git write the index.
             repository.write("file", "one\n");
         },
     },
@@ -456,15 +456,15 @@ const PLANTS: &[Plant] = &[
 ];
 
 #[test]
-fn nothing_that_is_planted_runs() {
+fn planted_programs_do_not_run() {
     for plant in PLANTS {
         let repository = Repository::new();
         (plant.plant)(&repository);
         let marker = repository.marker();
-        // Preparing a repository may have run it.
+        // Making the repository may have run the plant already.
         let _ = fs::remove_file(&marker);
         for tool in ["git_status", "git_diff"] {
-            // A missing object is an error, as it should be.
+            // A missing object has to be an error.
             let answer = repository.call(tool);
             assert!(!marker.exists(), "{}: {tool} ran it: {answer:?}", plant.name);
             let only_missing = matches!(&answer, Err(code) if code == "GitFailed");
@@ -493,7 +493,7 @@ macro_rules! schema {
 }
 
 #[test]
-fn answers_fit_the_schemas() {
+fn results_fit_the_schemas() {
     let repository = Repository::new();
     repository.write("file", &"0123456789\n".repeat(200_000));
     for (tool, input, output, truncated) in [

@@ -1,4 +1,4 @@
-//! What the tools return.
+//! The results of the tools.
 
 use std::ops::Not;
 
@@ -8,62 +8,61 @@ use serde::Serialize;
 use crate::args::{GrepArgs, OutputMode};
 use crate::search::{FileCount, Found, Match};
 
-/// The answer of `grep`. The totals are of what is listed: where it was cut, `truncated` says
-/// that there is more.
+/// The result of `grep`. The totals count only what is listed; `truncated` says that there is more.
 #[derive(Debug, Serialize)]
 #[serde(tag = "output_mode", rename_all = "snake_case")]
 pub enum GrepAnswer {
-    /// The files that match.
+    /// The paths of the files that match.
     FilesWithMatches {
-        /// Their paths.
+        /// The paths, in order.
         files: Vec<String>,
-        /// How many.
+        /// The number of files listed.
         total_files: usize,
-        /// Whether `head_limit` left some out.
+        /// Whether `head_limit` was exceeded, so that some are left out.
         #[serde(skip_serializing_if = "Not::not")]
         truncated: bool,
     },
-    /// How often each file matches.
+    /// The number of matches in each file.
     Count {
-        /// The files that match.
+        /// The files that match, with their counts.
         counts: Vec<FileCount>,
-        /// How many.
+        /// The number of files listed.
         total_files: usize,
         /// The sum of the counts.
         total_matches: usize,
-        /// Whether `head_limit` left some out.
+        /// Whether `head_limit` was exceeded, so that some are left out.
         #[serde(skip_serializing_if = "Not::not")]
         truncated: bool,
     },
     /// The lines that match.
     Content {
-        /// In the order of files and lines.
+        /// The matches, by file and line.
         matches: Vec<Match>,
-        /// In how many files they are.
+        /// The number of files with listed matches.
         total_files: usize,
-        /// How many.
+        /// The number of matches listed.
         total_matches: usize,
-        /// Whether `head_limit` left some out.
+        /// Whether `head_limit` was exceeded, so that some are left out.
         #[serde(skip_serializing_if = "Not::not")]
         truncated: bool,
     },
 }
 
-/// The answer of `search_text`.
+/// The result of `search_text`.
 #[derive(Debug, Serialize)]
 pub struct SearchTextAnswer {
-    /// The lines that match; none is no error.
+    /// The lines that match; may be empty.
     pub matches: Vec<Match>,
-    /// Whether `limit` left some out.
+    /// Whether `limit` was exceeded, so that some are left out.
     #[serde(skip_serializing_if = "Not::not")]
     pub truncated: bool,
 }
 
 impl GrepAnswer {
-    /// Puts what was found in the shape that was asked for.
+    /// Converts the result of a search to the requested output mode.
     ///
     /// # Errors
-    /// `NoMatches`, with what may be the cause.
+    /// `NoMatches`, with possible causes.
     pub fn new(args: &GrepArgs, found: Found) -> Result<Self, ToolError> {
         if found.files.is_empty() {
             return Err(no_matches(args, &found));
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_has_its_shape() {
+    fn each_output_mode_has_its_form() {
         for (args, answer) in [
             (
                 json!({"pattern": "foo"}),
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_match_says_what_may_be_the_cause() {
+    fn the_error_without_matches_names_possible_causes() {
         for (args, part) in [
             (json!({"pattern": "FOO"}), "no match for 'FOO' in 4 file(s) below '.'."),
             (

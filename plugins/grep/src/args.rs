@@ -1,4 +1,4 @@
-//! The arguments of the tools, turned into what is searched and what is looked for.
+//! The arguments of the tools, and their conversion to search settings and queries.
 
 use cofferdam_sdk::scan::{self, Query};
 use cofferdam_sdk::{ToolError, WorkspacePath};
@@ -6,51 +6,51 @@ use serde::Deserialize;
 
 use crate::search::{Collect, Settings};
 
-/// How many matches `search_text` returns unless it is told.
+/// The default maximum number of matches of `search_text`.
 const DEFAULT_LIMIT: usize = 100;
 
 /// The arguments of `grep`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrepArgs {
-    /// The regular expression.
+    /// The regular expression to search for.
     pub pattern: String,
-    /// A file or directory.
+    /// The file or directory to search.
     pub path: Option<String>,
-    /// A file type of ripgrep.
+    /// A file type, as ripgrep names it.
     #[serde(rename = "type")]
     pub file_type: Option<String>,
-    /// Which files, or after a `!` which not.
+    /// A glob for the files to search, or with a leading `!` for those to exclude.
     pub glob: Option<String>,
-    /// What is returned.
+    /// What to return for each match.
     #[serde(default)]
     pub output_mode: OutputMode,
-    /// Ignores case.
+    /// Whether case is ignored.
     #[serde(rename = "-i", default)]
     pub ignore_case: bool,
-    /// Lines after each match.
+    /// The number of lines to show after each match.
     #[serde(rename = "-A")]
     pub after: Option<usize>,
-    /// Lines before each match.
+    /// The number of lines to show before each match.
     #[serde(rename = "-B")]
     pub before: Option<usize>,
-    /// Lines before and after each match.
+    /// The number of lines to show before and after each match.
     #[serde(rename = "-C")]
     pub context: Option<usize>,
-    /// Lets a match span lines.
+    /// Whether a match can span lines.
     #[serde(default)]
     pub multiline: bool,
-    /// Returns so many results at most.
+    /// The maximum number of results.
     pub head_limit: Option<usize>,
 }
 
-/// What `grep` returns.
+/// The output mode of `grep`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputMode {
-    /// Matching lines.
+    /// The lines that match.
     Content,
-    /// Names of files.
+    /// Paths of files that match.
     #[default]
     FilesWithMatches,
     /// Numbers of matches per file.
@@ -61,19 +61,19 @@ pub enum OutputMode {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchTextArgs {
-    /// A file or directory.
+    /// The file or directory to search.
     pub path: Option<String>,
-    /// The regular expression.
+    /// The regular expression to search for.
     pub query: String,
-    /// Returns so many matches at most.
+    /// The maximum number of matches.
     pub limit: Option<usize>,
 }
 
 impl GrepArgs {
-    /// What to look for.
+    /// The settings of the search.
     ///
     /// # Errors
-    /// `InvalidArguments` for context lines of a mode that shows none.
+    /// `InvalidArguments` for context lines in an output mode without lines.
     pub fn settings(&self) -> Result<Settings<'_>, ToolError> {
         let collect = match self.output_mode {
             OutputMode::Content => Collect::Lines {
@@ -98,14 +98,14 @@ impl GrepArgs {
         })
     }
 
-    /// Which files to search.
+    /// The query for the files to search.
     pub fn files(&self, root: &WorkspacePath) -> Query {
         let mut query = scan::query(root);
         query.types.extend(self.file_type.clone());
         match self.glob.as_deref().map(|glob| (glob, glob.strip_prefix('!'))) {
             None => {}
             Some((glob, None)) => query.globs = vec![anchored(glob)],
-            // What excludes a directory excludes what it holds.
+            // A glob that excludes a directory also excludes its contents.
             Some((_, Some(glob))) => {
                 let glob = anchored(glob);
                 query.exclude_globs = vec![format!("{glob}/**"), glob];
@@ -115,7 +115,7 @@ impl GrepArgs {
     }
 }
 
-/// A glob without a `/` is about names in any directory; any other starts at the root.
+/// Anchors a glob as in .gitignore: without a `/`, it matches names in any directory.
 fn anchored(glob: &str) -> String {
     match glob.strip_prefix('/') {
         Some(glob) => glob.to_owned(),
@@ -125,7 +125,7 @@ fn anchored(glob: &str) -> String {
 }
 
 impl SearchTextArgs {
-    /// What to look for.
+    /// The settings of the search.
     pub fn settings(&self) -> Settings<'_> {
         Settings {
             pattern: &self.query,

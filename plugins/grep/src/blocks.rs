@@ -1,34 +1,34 @@
-//! Which lines of a file match: in one pass, however many matches a line has.
+//! Finds the matching lines of a file in one pass, regardless of the number of matches in a line.
 
 use std::ops::Range;
 
 use grep_matcher::{LineMatchKind, Match};
 
 use crate::pattern::{Pattern, Scope};
-use crate::text::{MAX_TEXT, line_end, line_start, without_line_end};
+use crate::text::{MAX_TEXT_BYTES, line_end, line_start, without_line_end};
 
-/// A matching line or, in a multiline search, the lines that matches span. Matches that share
-/// a line are one block.
+/// A matching line or, in a multiline search, the lines that matches span. Matches that share a
+/// line are one block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// The whole lines, line ends included.
+    /// The byte range of the whole lines, with their line ends.
     pub lines: Range<usize>,
-    /// Where in them the first match starts; in a line short enough to be shown whole, 0.
+    /// The offset of the first match in the lines; 0 if the line is short enough to be shown whole.
     pub focus: usize,
 }
 
-/// The blocks of one file, from its start to its end.
+/// An iterator over the blocks of one file.
 pub struct Blocks<'a> {
     pattern: &'a Pattern,
     contents: &'a [u8],
-    /// Where the search goes on.
+    /// The offset at which the search continues.
     at: usize,
-    /// A match that was found while looking for the end of the block before it.
+    /// A match found while looking for the end of the previous block.
     pending: Option<Match>,
 }
 
 impl<'a> Blocks<'a> {
-    /// The blocks of `contents` that match `pattern`.
+    /// Iterates over the blocks of `contents` that match `pattern`.
     pub fn new(pattern: &'a Pattern, contents: &'a [u8]) -> Self {
         Self { pattern, contents, at: 0, pending: None }
     }
@@ -44,9 +44,10 @@ impl<'a> Blocks<'a> {
             let line = without_line_end(&self.contents[lines.clone()], ends_with_return);
             let is_match =
                 matches!(candidate, LineMatchKind::Confirmed(_)) || self.pattern.is_match(line);
-            // A match can be empty and lie behind the last line end, where no line is.
+            // An empty match may be after the last line end, where no line is.
             if is_match && !lines.is_empty() {
-                let first = if line.len() > MAX_TEXT { self.pattern.find(line, 0) } else { None };
+                let first =
+                    if line.len() > MAX_TEXT_BYTES { self.pattern.find(line, 0) } else { None };
                 return Some(Block { lines, focus: first.map_or(0, |first| first.start()) });
             }
         }
@@ -66,7 +67,7 @@ impl<'a> Blocks<'a> {
                 end = line_end(self.contents, last_byte(next));
             }
         }
-        // A match can be empty and lie behind the last line end, where no line is.
+        // An empty match may be after the last line end, where no line is.
         (start < end).then(|| Block { lines: start..end, focus: first.start() - start })
     }
 
@@ -88,7 +89,7 @@ impl Iterator for Blocks<'_> {
     }
 }
 
-/// The last byte of a match; of an empty one, the byte that follows.
+/// The offset of a match's last byte; for an empty match, of the next byte.
 fn last_byte(found: Match) -> usize {
     found.end().saturating_sub(1).max(found.start())
 }

@@ -1,7 +1,7 @@
 //! The plugin `grep`: the tools `grep` and `search_text`.
 //!
-//! The host walks the tree, applies ignore rules, types and globs, and reads; this plugin
-//! only looks at the bytes.
+//! The host walks the tree, applies ignore files, types and globs, and reads the files; this plugin
+//! searches their contents.
 
 pub mod answer;
 pub mod args;
@@ -21,7 +21,7 @@ use cofferdam_sdk::{Context, ToolError, plugin};
 use deadline::Deadline;
 use search::{Found, Search};
 
-/// The plugin.
+/// The plugin: each function is a tool.
 pub struct Grep;
 
 impl Grep {
@@ -45,8 +45,8 @@ fn deadline(context: &Context) -> Deadline {
     Deadline::new(context.timeout_ms(None, Duration::ZERO))
 }
 
-/// Searches the files of `query`. Their paths are shown as the caller wrote `path`: absolute,
-/// or relative to the workspace.
+/// Searches the files of `query`. Result paths are as the caller wrote `path`: absolute, or
+/// relative to the workspace.
 fn run(
     mut search: Search,
     query: &Query,
@@ -67,7 +67,7 @@ fn run(
     search.finish()
 }
 
-/// Opens a scanner; where the host refuses the query, finds out which part of it was meant.
+/// Opens a scanner; if the host rejects the query, finds the argument that caused it.
 fn open(query: &Query) -> Result<Scanner, ToolError> {
     Scanner::open(query).map_err(|error| {
         let types_alone = Query { globs: Vec::new(), exclude_globs: Vec::new(), ..query.clone() };

@@ -1,42 +1,41 @@
-//! From the pattern that a caller wrote to a matcher, or to an explanation of what is wrong
-//! with it.
+//! Compiles the pattern that a caller wrote, and explains errors in it.
 
 use cofferdam_sdk::ToolError;
 use grep_matcher::{LineMatchKind, Match, Matcher, NoError};
 use grep_regex::{Error, ErrorKind, RegexMatcher, RegexMatcherBuilder};
 use regex_syntax::ast;
 
-/// The most memory that a compiled pattern may take, in bytes.
-const SIZE_LIMIT: usize = 32 << 20;
+/// The maximum size of a compiled pattern, in bytes.
+const MAX_PATTERN_BYTES: usize = 32 << 20;
 
-/// The most memory for states that are built while matching, in bytes.
-const STATES_LIMIT: usize = 32 << 20;
+/// The maximum size of the states built while matching, in bytes.
+const MAX_STATES_BYTES: usize = 32 << 20;
 
-/// A compiled pattern.
+/// A compiled regular expression.
 pub struct Pattern {
     matcher: RegexMatcher,
-    /// What it is matched against.
+    /// What the pattern is matched against.
     pub scope: Scope,
 }
 
 /// What a pattern is matched against.
 ///
-/// `\r\n` ends a line as `\n` does, so that `$` matches before it.
+/// `\r\n` is a line end like `\n`, so that `$` matches before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The lines of a file.
     Lines,
-    /// The lines of a file, which only `\n` ends: the pattern names `\r` itself.
+    /// The lines of a file, where only `\n` ends a line: the pattern contains `\r`.
     LinesOfLineFeed,
-    /// Each line alone: the pattern names the ends of the text (`\A`, `\z`), which are those
-    /// of the line. Only `\n` ends it.
+    /// Each line alone, where only `\n` ends a line: the pattern contains `\A` or `\z`, which match
+    /// the ends of the line.
     EachLine,
-    /// A whole file: a match can span lines.
+    /// A whole file; a match can span lines.
     File,
 }
 
 impl Pattern {
-    /// Compiles `pattern`. Unless it is `multiline`, it can't match across lines.
+    /// Compiles `pattern`. Without `multiline`, a match can't span lines.
     ///
     /// # Errors
     /// `InvalidRegex`, with the position and a hint.
@@ -45,8 +44,8 @@ impl Pattern {
         case_insensitive: bool,
         multiline: bool,
     ) -> Result<Self, ToolError> {
-        // The matcher's own parser sees the pattern inside of a group, which would shift
-        // positions and let `a)(b` pass.
+        // The matcher's own parser sees the pattern inside a group, which would shift positions and
+        // accept `a)(b`.
         regex_syntax::ParserBuilder::new()
             .utf8(false)
             .build()
@@ -56,8 +55,8 @@ impl Pattern {
         builder
             .multi_line(true)
             .case_insensitive(case_insensitive)
-            .size_limit(SIZE_LIMIT)
-            .dfa_size_limit(STATES_LIMIT)
+            .size_limit(MAX_PATTERN_BYTES)
+            .dfa_size_limit(MAX_STATES_BYTES)
             .crlf(true);
         if multiline {
             builder.line_terminator(None);
@@ -76,8 +75,8 @@ impl Pattern {
         Ok(Self { matcher, scope })
     }
 
-    /// The next line of `text` that matches or may match, given by an offset in it. `text`
-    /// starts with a line. In the scope of a file, tells only whether there is a match.
+    /// The offset in `text` of the next line that matches or may match. `text` starts with a line.
+    /// With [`Scope::File`], only whether there is a match.
     pub fn candidate(&self, text: &[u8]) -> Option<LineMatchKind> {
         match self.scope {
             Scope::EachLine => Some(LineMatchKind::Candidate(0)),
@@ -99,7 +98,7 @@ impl Pattern {
     }
 }
 
-/// What a matcher answers where it fails: it never does, as its type of error says.
+/// Handles the error of a matcher whose error type shows that it never fails.
 fn never<T: Default>(_: NoError) -> T {
     T::default()
 }
@@ -139,7 +138,7 @@ fn explain_syntax(pattern: &str, error: &regex_syntax::Error) -> ToolError {
     invalid(format!("invalid regex, character {} ({place}): {what}{hint}", character + 1))
 }
 
-/// What the caller probably meant.
+/// A hint about what the caller probably meant.
 fn hint(pattern: &str, error: &ast::Error) -> Option<&'static str> {
     use ast::ErrorKind as Kind;
     const BRACES: &str = r"Literal braces need escaping: \{ and \}";
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_place_and_the_remedy() {
+    fn errors_have_a_position_and_a_hint() {
         for (pattern, place, hint) in [
             ("foo{", "character 4 (at '{')", r"\{"),
             ("{foo}", "character 1 (at '{foo}')", r"\{"),
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_at_the_whole_file_hides_no_match() {
+    fn searching_whole_files_finds_every_match() {
         for (pattern, contents, may_match) in [
             ("b$", "a\r\nb\r\nc", true),
             ("^b", "a\nb\n", true),

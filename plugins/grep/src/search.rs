@@ -1,4 +1,4 @@
-//! The search itself: one file after the other, each as a whole.
+//! Searches files one after the other, each as a whole.
 
 use std::ops::Range;
 
@@ -10,64 +10,64 @@ use crate::deadline::Deadline;
 use crate::pattern::Pattern;
 use crate::text::{line_end, line_start, shown};
 
-/// The most files or lines, context included, that an answer holds.
+/// The maximum number of files or lines in a result, with context lines.
 pub const MAX_ENTRIES: usize = 10_000;
 
-/// What to look for, and what to keep of it.
+/// The settings of a search.
 #[derive(Debug)]
 pub struct Settings<'a> {
-    /// The regular expression.
+    /// The regular expression to search for.
     pub pattern: &'a str,
-    /// Whether upper and lower case are the same.
+    /// Whether case is ignored.
     pub ignore_case: bool,
     /// Whether a match can span lines.
     pub multiline: bool,
-    /// What to keep.
+    /// The results to collect.
     pub collect: Collect,
-    /// Ends the search when more than so many files (or lines, where these are kept) are
-    /// found. `None`: more than [`MAX_ENTRIES`] are an error.
+    /// The maximum number of files (or of lines, when lines are collected); the search ends when it
+    /// is exceeded. `None`: more than [`MAX_ENTRIES`] are an error.
     pub limit: Option<usize>,
 }
 
-/// What to keep of what is found.
+/// The results that a search collects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Collect {
-    /// The files.
+    /// The files that match.
     Files,
-    /// The files, and how many matches each has.
+    /// The files that match, each with its number of matches.
     Counts,
-    /// The matches, each with the lines around it.
+    /// The matches, each with context lines.
     Lines {
-        /// How many lines before a match.
+        /// The number of lines before a match.
         before: usize,
-        /// How many lines after a match.
+        /// The number of lines after a match.
         after: usize,
     },
 }
 
-/// What a search has found, in the order of the files.
+/// The results of a search, in the order of the files.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The files that match. Where only files are kept, counting ends at 1.
+    /// The files that match. With [`Collect::Files`], counting ends at 1.
     pub files: Vec<FileCount>,
-    /// The matches, where lines are kept.
+    /// The matches, with [`Collect::Lines`].
     pub lines: Vec<Match>,
-    /// Whether there is more than the limit allows.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
-    /// How many files were searched.
+    /// The number of files searched.
     pub searched: usize,
-    /// How many of them seemed to match but are binary.
+    /// The number of binary files that were skipped although they seemed to match.
     pub binary: usize,
-    /// How many lines are kept, context included.
+    /// The number of collected lines, with context lines.
     kept: usize,
 }
 
-/// How many matches a file has.
+/// A file with its number of matches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileCount {
-    /// The path.
+    /// The path, as the caller wrote it.
     pub file: String,
-    /// Matching lines or, in a multiline search, groups of lines.
+    /// The number of matching lines or, in a multiline search, of blocks of lines.
     pub matches: usize,
 }
 
@@ -78,26 +78,26 @@ pub struct Match {
     pub file: String,
     /// The number of the first line, from 1.
     pub line: u64,
-    /// The whole line or lines, as [`shown`] shows them.
+    /// The whole line or lines, formatted by [`shown`].
     pub text: String,
-    /// The lines before that no match shows yet.
+    /// The lines before the match that are not in the result yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<ContextLine>,
-    /// The lines after, up to the next match.
+    /// The lines after the match, up to the next match.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<ContextLine>,
 }
 
-/// A line beside a match.
+/// A line before or after a match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ContextLine {
-    /// Its number, from 1.
+    /// The line's number, from 1.
     pub line: u64,
-    /// Its text.
+    /// The line's text, formatted by [`shown`].
     pub text: String,
 }
 
-/// A search under way.
+/// A search in progress.
 pub struct Search {
     pattern: Pattern,
     collect: Collect,
@@ -108,19 +108,19 @@ pub struct Search {
 }
 
 impl Search {
-    /// Prepares a search that ends before `deadline`.
+    /// Prepares a search that ends at `deadline`.
     ///
     /// # Errors
-    /// `InvalidRegex`.
+    /// `InvalidRegex`, with the position.
     pub fn new(settings: &Settings<'_>, deadline: Deadline) -> Result<Self, ToolError> {
         let Settings { pattern, ignore_case, multiline, collect, limit } = *settings;
         let pattern = Pattern::compile(pattern, ignore_case, multiline)?;
         Ok(Self { pattern, collect, limit, deadline, timed_out: false, found: Found::default() })
     }
 
-    /// Searches one file. Its path is asked for only if it matches. Answers whether to go on.
+    /// Searches one file; returns whether to continue. `path` is called only if the file matches.
     ///
-    /// Binary files are passed over: those that hold a NUL byte or are UTF-16.
+    /// Skips binary files: those with a NUL byte or in UTF-16.
     pub fn look(&mut self, path: impl Fn() -> String, contents: &[u8]) -> bool {
         if self.deadline.passed(contents.len()) {
             self.timed_out = true;
@@ -155,7 +155,7 @@ impl Search {
         self.found.files.push(FileCount { file: path(), matches });
     }
 
-    /// Keeps the matches of one file, each with the lines around it that were not kept yet.
+    /// Collects the matches of one file, with the context lines that were not collected yet.
     fn keep_lines(
         &mut self,
         path: impl Fn() -> String,
@@ -196,10 +196,10 @@ impl Search {
         }
     }
 
-    /// Ends the search.
+    /// Ends the search and returns its results.
     ///
     /// # Errors
-    /// `TimeoutError`, or `TooManyMatches` where no limit was set.
+    /// `TimeoutError`; `TooManyMatches` if there is no limit and too many results.
     pub fn finish(self) -> Result<Found, ToolError> {
         if self.timed_out {
             return Err(self.timeout());
@@ -237,7 +237,7 @@ fn is_binary(contents: &[u8]) -> bool {
     contents.starts_with(b"\xff\xfe") || contents.starts_with(b"\xfe\xff") || contents.contains(&0)
 }
 
-/// The last lines of a range of whole lines, at most `most`.
+/// The last lines of a range of whole lines, at most `most` of them.
 fn last_lines(contents: &[u8], range: Range<usize>, most: usize) -> Range<usize> {
     let mut start = range.end;
     for _ in 0..most {
@@ -249,7 +249,7 @@ fn last_lines(contents: &[u8], range: Range<usize>, most: usize) -> Range<usize>
     start..range.end
 }
 
-/// The first lines of a range of whole lines, at most `most`.
+/// The first lines of a range of whole lines, at most `most` of them.
 fn first_lines(contents: &[u8], range: Range<usize>, most: usize) -> Range<usize> {
     let mut end = range.start;
     for _ in 0..most {
@@ -261,7 +261,7 @@ fn first_lines(contents: &[u8], range: Range<usize>, most: usize) -> Range<usize
     range.start..end
 }
 
-/// Numbers the lines of a file, from its start to its end.
+/// Computes line numbers of a file in one pass.
 struct LineNumbers<'a> {
     contents: &'a [u8],
     line: u64,
@@ -269,8 +269,8 @@ struct LineNumbers<'a> {
 }
 
 impl LineNumbers<'_> {
-    /// The number, from 1, of the line that starts at `offset`, which is not before the one
-    /// that was asked for last.
+    /// The number, from 1, of the line that starts at `offset`. Offsets must not decrease between
+    /// calls.
     fn at(&mut self, offset: usize) -> u64 {
         let passed = &self.contents[self.counted..offset];
         self.line += passed.iter().filter(|&&byte| byte == b'\n').count() as u64;
@@ -278,7 +278,7 @@ impl LineNumbers<'_> {
         self.line
     }
 
-    /// Whole lines with their numbers.
+    /// The lines of a range with their numbers.
     fn show(&mut self, range: Range<usize>) -> Vec<ContextLine> {
         let first = self.at(range.start);
         let lines = self.contents[range].split_inclusive(|&byte| byte == b'\n');

@@ -1,39 +1,39 @@
-//! Lines: where they start and end, and how the answer shows them.
+//! Finds line ends, and formats lines for a result.
 
-/// The most bytes of a file that one text shows.
-pub const MAX_TEXT: usize = 2000;
+/// The maximum number of a file's bytes in one text of a result.
+pub const MAX_TEXT_BYTES: usize = 2000;
 
-/// Stands where something was cut off.
-const CUT: &str = "...";
+/// Marks the place where something was cut off.
+const CUT_MARK: &str = "...";
 
-/// `lines` without the last line end and with replacement characters for what is not UTF-8.
-/// Of more than [`MAX_TEXT`] bytes, a window that shows the offset `focus` is left, with
+/// Formats `lines` for a result: without the last line end, and with replacement characters for
+/// invalid UTF-8. Of more than [`MAX_TEXT_BYTES`] bytes, returns a window around the offset `focus`, with
 /// `...` where it was cut.
 pub fn shown(lines: &[u8], focus: usize) -> String {
     let lines = without_line_end(lines, true);
-    if lines.len() <= MAX_TEXT {
+    if lines.len() <= MAX_TEXT_BYTES {
         return String::from_utf8_lossy(lines).into_owned();
     }
-    // What precedes the match is shown whole if it leaves half of the window to the match.
-    let start = if focus <= MAX_TEXT / 2 { 0 } else { focus - MAX_TEXT / 4 };
-    let start = char_boundary(lines, start.min(lines.len() - MAX_TEXT));
-    let end = char_boundary(lines, start + MAX_TEXT);
-    let before = if start > 0 { CUT } else { "" };
-    let after = if end < lines.len() { CUT } else { "" };
+    // The text before the match is shown whole if it leaves half of the window to the match.
+    let start = if focus <= MAX_TEXT_BYTES / 2 { 0 } else { focus - MAX_TEXT_BYTES / 4 };
+    let start = char_boundary(lines, start.min(lines.len() - MAX_TEXT_BYTES));
+    let end = char_boundary(lines, start + MAX_TEXT_BYTES);
+    let before = if start > 0 { CUT_MARK } else { "" };
+    let after = if end < lines.len() { CUT_MARK } else { "" };
     format!("{before}{}{after}", String::from_utf8_lossy(&lines[start..end]))
 }
 
-/// Where the line of the byte at `offset` starts.
+/// The offset at which the line of the byte at `offset` starts.
 pub fn line_start(text: &[u8], offset: usize) -> usize {
     text[..offset].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)
 }
 
-/// Where the line of the byte at `offset` ends, its line end included.
+/// The offset at which the line of the byte at `offset` ends, with its line end.
 pub fn line_end(text: &[u8], offset: usize) -> usize {
     text[offset..].iter().position(|&byte| byte == b'\n').map_or(text.len(), |at| offset + at + 1)
 }
 
-/// A line without the `\n` or, where that also ends lines, the `\r\n` at its end.
+/// A line without `\n` or, if `carriage_return`, `\r\n` at its end.
 pub fn without_line_end(line: &[u8], carriage_return: bool) -> &[u8] {
     match line.strip_suffix(b"\n") {
         Some(line) if carriage_return => line.strip_suffix(b"\r").unwrap_or(line),
@@ -42,7 +42,7 @@ pub fn without_line_end(line: &[u8], carriage_return: bool) -> &[u8] {
     }
 }
 
-/// `offset`, or the beginning of the character that it would split.
+/// `offset`, or the start of the character that it would split.
 fn char_boundary(text: &[u8], offset: usize) -> usize {
     let inside = |&at: &usize| text.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
     (offset.saturating_sub(3)..=offset.min(text.len()))
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn long_lines_are_cut_around_the_match() {
-        let exact = "x".repeat(MAX_TEXT);
+        let exact = "x".repeat(MAX_TEXT_BYTES);
         assert_eq!(shown(format!("{exact}\r\n").as_bytes(), 0), exact);
 
         let mut line = "x".repeat(10_000);
@@ -85,7 +85,7 @@ mod tests {
                 text.matches("...").count(),
                 if (1_001..9_000).contains(&at) { 2 } else { 1 }
             );
-            assert_eq!(text.replace("...", "").len(), MAX_TEXT, "{at}");
+            assert_eq!(text.replace("...", "").len(), MAX_TEXT_BYTES, "{at}");
             line.replace_range(at..at + 3, "xxx");
         }
     }
@@ -97,11 +97,14 @@ mod tests {
                 let line = format!("{prefix}{}", "🦀".repeat(5_000));
                 let text = shown(line.as_bytes(), focus);
                 assert!(
-                    !text.contains('\u{fffd}') && text.len() <= MAX_TEXT + 9,
+                    !text.contains('\u{fffd}') && text.len() <= MAX_TEXT_BYTES + 9,
                     "{prefix} {focus}"
                 );
             }
         }
-        assert_eq!(shown(&[0x80; 3_000], 0).chars().filter(|&c| c == '\u{fffd}').count(), MAX_TEXT);
+        assert_eq!(
+            shown(&[0x80; 3_000], 0).chars().filter(|&c| c == '\u{fffd}').count(),
+            MAX_TEXT_BYTES
+        );
     }
 }

@@ -1,10 +1,10 @@
-//! Which linters run.
+//! Chooses the linters to run.
 //!
-//! The operator's word beats the agent's: a framework that an agent names stands for its
-//! languages, and the operator's linters for these run. So swapping linters changes nothing for
-//! agents. The framework itself runs where the operator chose it, or chose nothing. Only the
-//! [`FRAMEWORKS`] stand for others: whoever names another linter means that one, and where the
-//! operator chose others, the answer is how it would be chosen.
+//! The operator's choice has precedence over the agent's: a framework that an agent names means its
+//! languages, and the operator's linters for these run. So the operator can replace linters without
+//! changing agents. The framework itself runs if the operator chose it, or chose nothing. This
+//! holds only for the [`FRAMEWORKS`]: another name means that linter itself, and if the operator
+//! chose others, the error says how to choose it.
 
 use std::collections::BTreeSet;
 
@@ -14,41 +14,41 @@ use cofferdam_sdk::backend::available::linters::Backend;
 
 use crate::language::Language;
 
-/// The frameworks that agents may name whether or not there are backends of these names.
+/// The frameworks that agents may name even if no backend has the name.
 const FRAMEWORKS: [(&str, &[Language]); 3] = [
     ("golangci-lint", &[Language::Go]),
     ("eslint", &[Language::JavaScript, Language::TypeScript]),
     ("pylint", &[Language::Python]),
 ];
 
-/// A linter that runs.
+/// A linter to run, with its languages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// The backend's name.
+    /// The name of the backend.
     pub linter: String,
     /// The languages that it runs for.
     pub languages: BTreeSet<Language>,
-    /// All languages that it would look at.
+    /// All languages that it checks in a directory.
     pub own: BTreeSet<Language>,
 }
 
-/// What runs, and what nothing runs for.
+/// The result of choosing: linters, and languages without one.
 #[derive(Debug, Default)]
 pub struct Choice {
-    /// In the operator's order.
+    /// The linters to run, in the operator's order.
     pub jobs: Vec<Job>,
-    /// Languages that no linter was chosen for.
+    /// Languages for which no linter was chosen.
     pub unchecked: Vec<Language>,
-    /// Linters that the operator chose for languages that they are none for, and why they can't
-    /// run.
+    /// Linters that the operator chose for languages that they do not support, with the reason why
+    /// they can't run.
     pub unfit: Vec<(String, Error)>,
 }
 
-/// Chooses the linters for the languages that there are.
+/// Chooses the linters for languages.
 ///
 /// # Errors
-/// `UnknownFramework`; `NothingToLint` where there is nothing that the framework could check;
-/// `LinterNotChosen` where the operator chose others than the framework and it is none of
+/// `UnknownFramework`; `NothingToLint` if the framework supports none of the languages;
+/// `LinterNotChosen` if the operator chose other linters than the framework and it is not one of
 /// [`FRAMEWORKS`].
 pub fn choose(
     framework: Option<&str>,
@@ -101,18 +101,18 @@ impl Choice {
     }
 }
 
-/// Whether agents may mean whichever linter answers for the framework's languages.
+/// Whether a framework's name means any linter for its languages.
 fn stands_for_others(framework: &str) -> bool {
     FRAMEWORKS.iter().any(|(name, _)| *name == framework)
 }
 
-/// Whether a linter is one for a language.
+/// Whether a linter supports a language.
 fn is_for(linter: &Backend, language: Language) -> bool {
     linter.languages.iter().any(|name| name == language.name())
 }
 
-/// The operator's linters for a language, in the operator's order; those that are none for it, and
-/// why they can't run.
+/// The operator's linters for a language, in the operator's order, and the chosen ones that do not
+/// support it, with the reason.
 pub fn chosen(language: Language, available: &[Backend]) -> (Vec<&Backend>, Vec<(String, Error)>) {
     let is_chosen =
         |backend: &&Backend| backend.chosen_for.iter().any(|name| name == language.name());
@@ -151,7 +151,7 @@ fn not_chosen(framework: &str, choice: &Choice) -> ToolError {
     )
 }
 
-/// The languages that a framework stands for.
+/// The languages that a framework means.
 fn meant(framework: &str, available: &[Backend]) -> Result<BTreeSet<Language>, ToolError> {
     let there = || available.iter().filter(|backend| !backend.languages.is_empty());
     if let Some(backend) = there().find(|backend| backend.name == framework) {
@@ -170,7 +170,8 @@ fn meant(framework: &str, available: &[Backend]) -> Result<BTreeSet<Language>, T
     ))
 }
 
-/// The linters for one language, in the operator's order; those that are none for it, and why.
+/// The linters for one language, in the operator's order, and those that do not support it, with
+/// the reason.
 fn linters<'a>(
     framework: Option<&str>,
     language: Language,
@@ -192,7 +193,7 @@ fn known(names: &[String]) -> BTreeSet<Language> {
     names.iter().filter_map(|name| Language::named(name)).collect()
 }
 
-/// Languages in words.
+/// Joins the names of languages for a message.
 pub fn listed<'a>(languages: impl IntoIterator<Item = &'a Language>) -> String {
     let names: Vec<&str> = languages.into_iter().map(|language| language.name()).collect();
     if names.is_empty() { "no source files".to_owned() } else { names.join(", ") }
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_word_beats_the_agents() {
+    fn the_operators_choice_has_precedence() {
         let script = ["javascript", "typescript"];
         let default = [
             backend("ruff", &["python"], &["python"]),
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_linter_for_its_language_is_said() {
+    fn linters_that_do_not_support_the_language_are_reported() {
         let mut available = vec![
             backend("mipy", &[], &["python"]),
             backend("ruff", &["python"], &["python"]),
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_linter_answers_for_one_that_was_named() {
+    fn a_named_linter_is_not_replaced() {
         let mut available =
             vec![backend("ruff", &["python"], &["python"]), backend("mypy", &["python"], &[])];
         let error = choose(Some("mypy"), &all(), &available).unwrap_err();
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_chosen_is_refused() {
+    fn invalid_choices_are_refused() {
         let available =
             [backend("ruff", &["python"], &["python"]), backend("clippy", &["rust"], &[])];
         for (framework, present, wanted) in [

@@ -1,9 +1,9 @@
-//! A linter that has no report, in the words of a tool.
+//! Converts the errors of linters to tool errors.
 
 use cofferdam_sdk::ToolError;
 use cofferdam_sdk::backend::Error;
 
-/// Why a linter has no report.
+/// The message of a linter's error.
 pub fn reason(error: &Error) -> &str {
     match error {
         Error::Unavailable(reason)
@@ -13,8 +13,8 @@ pub fn reason(error: &Error) -> &str {
     }
 }
 
-/// The error of a call all of whose linters failed; the first one's kind is the call's.
-/// `None` where there are no failures.
+/// The error of a call in which all linters failed, with the kind of the first failure. `None`
+/// without failures.
 pub fn error(failures: &[(&str, &Error)]) -> Option<ToolError> {
     let (_, first) = failures.first()?;
     let message = failures
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_gives_the_kind_and_all_are_named() {
+    fn the_error_has_the_kind_of_the_first_failure_and_names_all() {
         for (first, kind) in [
             (Error::Unavailable("no program".into()), ErrorKind::Unavailable),
             (Error::Invalid("no program".into()), ErrorKind::InvalidArgs),

@@ -1,4 +1,4 @@
-//! The languages that are told apart, and how they are recognised.
+//! The languages, and detecting them.
 
 use std::collections::BTreeSet;
 
@@ -8,27 +8,27 @@ use serde_json::Value;
 /// A language that linters are chosen for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Language {
-    /// Go.
+    /// The Go programming language.
     Go,
-    /// JavaScript, with JSX.
+    /// JavaScript, including JSX files.
     JavaScript,
-    /// TypeScript, with TSX.
+    /// TypeScript, including TSX files.
     TypeScript,
-    /// Python, with stubs.
+    /// Python, including stub files.
     Python,
-    /// Rust.
+    /// The Rust programming language.
     Rust,
 }
 
 use Language::{Go, JavaScript, Python, Rust, TypeScript};
 
-/// The file types, as ripgrep names them, that hold all source files, and `Cargo.toml`.
+/// The file types, in ripgrep's names, of all source files and `Cargo.toml`.
 pub const TYPES: [&str; 6] = ["go", "js", "ts", "py", "rust", "toml"];
 
-/// What says that a directory is a Rust package: clippy looks at packages, not at files.
-const CARGO: &str = "Cargo.toml";
+/// The file that makes a directory a Rust package: clippy checks packages, not files.
+const CARGO_MANIFEST: &str = "Cargo.toml";
 
-/// Files that show a directory's language without any source file.
+/// Files that determine a directory's language even without source files.
 const MARKERS: [(&str, Language); 11] = [
     ("go.mod", Go),
     (".eslintrc.js", JavaScript),
@@ -40,11 +40,11 @@ const MARKERS: [(&str, Language); 11] = [
     ("eslint.config.mts", TypeScript),
     ("eslint.config.cts", TypeScript),
     (".pylintrc", Python),
-    (CARGO, Rust),
+    (CARGO_MANIFEST, Rust),
 ];
 
 impl Language {
-    /// As backends and the operator's settings write it.
+    /// The name in backends and in the operator's settings.
     pub fn name(self) -> &'static str {
         match self {
             Go => "go",
@@ -55,14 +55,14 @@ impl Language {
         }
     }
 
-    /// The language of that name.
+    /// The language with that name.
     pub fn named(name: &str) -> Option<Self> {
         [Go, JavaScript, TypeScript, Python, Rust]
             .into_iter()
             .find(|language| language.name() == name)
     }
 
-    /// The language of a file, by the end of its name.
+    /// The language of a file, by its extension.
     pub fn of(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next()?;
         let (stem, extension) = name.rsplit_once('.')?;
@@ -78,8 +78,8 @@ impl Language {
     }
 }
 
-/// The languages of a directory: those of its source files, of which `files` lists all beneath
-/// it, and those that a file of the directory itself stands for.
+/// The languages of a directory: those of the source files in `files`, which lists all below it,
+/// and those of marker files in the directory itself.
 pub fn of_directory(
     directory: &WorkspacePath,
     files: &[String],
@@ -87,7 +87,7 @@ pub fn of_directory(
 ) -> BTreeSet<Language> {
     let mut languages: BTreeSet<Language> =
         files.iter().filter_map(|path| Language::of(path)).collect();
-    let is_package = |path: &String| path.rsplit('/').next() == Some(CARGO);
+    let is_package = |path: &String| path.rsplit('/').next() == Some(CARGO_MANIFEST);
     if !files.iter().any(is_package) && !is_in_package(directory, context) {
         languages.remove(&Rust);
     }
@@ -100,8 +100,8 @@ pub fn of_directory(
 }
 
 fn is_in_package(directory: &WorkspacePath, context: &Context) -> bool {
-    let above = directory.parents().map(|parent| join(&parent, CARGO));
-    [CARGO.to_owned(), join(directory, CARGO)]
+    let above = directory.parents().map(|parent| join(&parent, CARGO_MANIFEST));
+    [CARGO_MANIFEST.to_owned(), join(directory, CARGO_MANIFEST)]
         .into_iter()
         .chain(above)
         .any(|path| exists(&path, context))
@@ -111,13 +111,13 @@ fn join(directory: &WorkspacePath, name: &str) -> String {
     if directory.as_str().is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
 }
 
-/// Whether there is a file of this path.
+/// Whether a file exists at this path.
 pub fn exists(path: &str, context: &Context) -> bool {
     context.resolve(path).is_ok_and(|path| context.local(&path).is_file())
 }
 
-/// Whether `package.json` names ESLint. One that can't be read or is no JSON names nothing: it is
-/// for the linter to complain about.
+/// Whether `package.json` mentions ESLint. `false` if it can't be read or parsed: the linter
+/// reports that.
 fn depends_on_eslint(directory: &WorkspacePath, context: &Context) -> bool {
     let package = context
         .resolve(&join(directory, "package.json"))

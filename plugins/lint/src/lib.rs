@@ -1,32 +1,33 @@
-//! The `lint` plugin: `run_linter` for every language, `lint_backend` for Python by code.
+//! The `lint` plugin: `run_linter` for every language, and `lint_backend` for Python, with findings
+//! grouped by code.
 //!
 //! | module | is for |
 //! |---|---|
-//! | [`run_linter`], [`lint_backend`] | the tools: arguments and answers |
-//! | [`language`] | which languages a file or a directory holds |
-//! | [`target`] | what is to be linted: paths, directories, globs |
-//! | [`project`] | where the projects of a workspace are |
-//! | [`choice`] | which of the operator's linters run for it |
-//! | [`failure`], [`time`] | linters that have no report; how long they may take |
-//! | [`world`] | everything that only the host can do |
+//! | [`run_linter`], [`lint_backend`] | the tools: arguments and results |
+//! | [`language`] | the languages of a file or a directory |
+//! | [`target`] | what to lint: paths, directories, globs |
+//! | [`project`] | finds the projects in a workspace |
+//! | [`choice`] | chooses the linters to run |
+//! | [`failure`] | errors of linters |
+//! | [`host`] | everything that needs the host |
 //!
-//! Nothing is answered as clean that was not checked: a linter that can't work is an error, or,
-//! where others did work, a violation.
+//! Code that was not checked is never reported as clean: a linter that can't run is an error or, if
+//! other linters ran, a violation.
 
 pub mod choice;
 pub mod failure;
+pub mod host;
 pub mod language;
 pub mod lint_backend;
 pub mod project;
 pub mod run_linter;
 pub mod target;
-pub mod world;
 
 #[cfg(test)]
 mod testing;
 
 use cofferdam_sdk::{Context, ToolError, plugin};
-use world::Host;
+use host::Host;
 
 /// The plugin: each function is a tool.
 pub struct Lint;

@@ -1,8 +1,8 @@
-//! `lint_backend`: what is wrong with Python code, by code.
+//! `lint_backend`: lints Python code and groups the findings by code.
 //!
-//! The section `ruff` is what the operator's linters for style find, whichever they are; mypy and
-//! import-linter are always those two. What could not be checked stands in its section as
-//! `not-checked`, as long as any linter could work.
+//! The section `ruff` has the findings of the operator's style linters, even if these are not ruff;
+//! mypy and import-linter are always those two programs. If a linter can't run but others can, its
+//! section has the code `not-checked`.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -16,63 +16,64 @@ use serde::{Deserialize, Serialize};
 
 use crate::choice;
 use crate::failure;
+use crate::host::HostApi;
 use crate::language::Language;
 use crate::run_linter::NOT_CHECKED;
-use crate::world::World;
 
-/// The package that is linted where no path is given, if the workspace has it.
+/// The package that is linted if no path is given, if it exists.
 const DEFAULT_PACKAGE: &str = "nomarr";
 
 const MYPY: &str = "mypy";
 const IMPORT_LINTER: &str = "import-linter";
 
-/// What stands for the linters of style where there are none.
-const STYLE: &str = "ruff";
+/// The name used in messages if no style linter is installed.
+const DEFAULT_STYLE_LINTER: &str = "ruff";
 
-/// Where contracts between modules are written down, and what is in each of these files then.
+/// Files that may contain contracts for import-linter, each with the text to look for.
 const CONTRACT_FILES: [&str; 3] = [".importlinter", "setup.cfg", "pyproject.toml"];
 const CONTRACT_MARK: &str = "importlinter";
 
-/// Arguments of `lint_backend`.
+/// The arguments of `lint_backend`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// A file or a directory; `nomarr/`, or where there is none the workspace, if it is missing.
+    /// A file or a directory; the default is `nomarr/`, or the workspace if that does not exist.
     pub path: Option<String>,
-    /// All files and import-linter, rather than only what has changed since the last commit.
+    /// Whether to check all files and run import-linter, instead of only files changed since the
+    /// last commit.
     #[serde(default)]
     pub check_all: bool,
 }
 
-/// Answer of `lint_backend`.
+/// The result of `lint_backend`.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Output {
-    /// What the linters for style found.
+    /// The findings of the style linters.
     pub ruff: Section,
-    /// What mypy found.
+    /// The findings of mypy.
     pub mypy: Section,
-    /// What import-linter found, if it ran.
+    /// The findings of import-linter, if it ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import_linter: Option<Section>,
-    /// The whole in figures.
+    /// The totals of all sections.
     pub summary: Summary,
 }
 
-/// Findings by their codes.
+/// Findings grouped by code.
 pub type Section = BTreeMap<String, Group>;
 
-/// The findings of one code.
+/// The findings with the same code.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// The first one's message, without what is said of its place in parentheses.
+    /// The first finding's message, without details in parentheses at its end.
     pub description: String,
-    /// Whether one of them has a fix.
+    /// Whether any of them has a fix.
     pub fix_available: bool,
-    /// Where they are.
+    /// The places of the findings.
     pub occurrences: Vec<Occurrence>,
 }
 
-/// Where a finding is.
+/// The place of a finding.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Occurrence {
     /// Relative to the workspace.
@@ -81,31 +82,31 @@ pub struct Occurrence {
     pub line: u32,
 }
 
-/// The whole in figures.
+/// The totals of a result.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Occurrences in all sections.
+    /// The number of occurrences in all sections.
     pub total_errors: usize,
-    /// Whether there are none.
+    /// Whether there are no occurrences.
     pub clean: bool,
-    /// How many files were looked at.
+    /// The number of files checked.
     pub files_checked: u32,
 }
 
-/// Lints.
+/// Lints Python code and groups the findings.
 ///
 /// # Errors
-/// As [`Context::resolve`] and [`World::changed`]; `FileNotFoundError`; `UnsupportedFile` for a
-/// file that is no Python; `LinterUnavailable`, `InvalidLintRequest`, `LinterLimit` or
-/// `LinterFailed` if none of the linters has a report.
-pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output, ToolError> {
+/// Those of [`Context::resolve`] and [`HostApi::changed`]; `FileNotFoundError`; `UnsupportedFile` for
+/// a file that is not Python; `LinterUnavailable`, `InvalidLintRequest`, `LinterLimit` or
+/// `LinterFailed` if no linter has a report.
+pub fn run(args: &Args, context: &Context, host: &impl HostApi) -> Result<Output, ToolError> {
     let started = Instant::now();
     let path = place(args.path.as_deref(), context)?;
     let paths = if args.check_all {
-        let files = python_files(&path, world)?;
+        let files = python_files(&path, host)?;
         if files.is_empty() { Vec::new() } else { vec![path.to_string()] }
     } else {
-        changed(&path, context, world)?
+        changed(&path, context, host)?
     };
     if paths.is_empty() {
         return Ok(answer(&path, &[], &[], args.check_all));
@@ -118,10 +119,10 @@ pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output,
         timeout_ms: context.timeout_ms(None, started.elapsed()),
     };
     let Chosen { linters, mut failures } =
-        chosen(&world.linters(), args.check_all && has_contracts(context));
+        chosen(&host.linters(), args.check_all && has_contracts(context));
     let requests: Vec<(String, Request)> =
         linters.into_iter().map(|linter| (linter, request.clone())).collect();
-    let answers = if requests.is_empty() { Vec::new() } else { world.lint(&requests) };
+    let answers = if requests.is_empty() { Vec::new() } else { host.lint(&requests) };
     let mut reports = Vec::new();
     for ((linter, _), answer) in requests.into_iter().zip(answers) {
         match answer {
@@ -137,7 +138,7 @@ pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output,
     Ok(answer(&path, &reports, &failures, args.check_all))
 }
 
-/// What to lint.
+/// The path to lint: the argument, or the default.
 fn place(name: Option<&str>, context: &Context) -> Result<WorkspacePath, ToolError> {
     let is_default = |name: &&str| name.is_empty() || name.trim_end_matches('/') == DEFAULT_PACKAGE;
     let named = name.filter(|name| !is_default(name));
@@ -160,17 +161,17 @@ fn is_python(path: &str) -> bool {
     Language::of(path) == Some(Language::Python)
 }
 
-fn python_files(path: &WorkspacePath, world: &impl World) -> Result<Vec<String>, ToolError> {
-    let mut files = world.find(&Query { types: vec!["py".to_owned()], ..query(path) })?;
+fn python_files(path: &WorkspacePath, host: &impl HostApi) -> Result<Vec<String>, ToolError> {
+    let mut files = host.find(&Query { types: vec!["py".to_owned()], ..query(path) })?;
     files.retain(|path| is_python(path));
     Ok(files)
 }
 
-/// The changed Python files at or beneath `path`.
+/// The changed Python files at or below `path`.
 fn changed(
     path: &WorkspacePath,
     context: &Context,
-    world: &impl World,
+    host: &impl HostApi,
 ) -> Result<Vec<String>, ToolError> {
     let is_below = |file: &str| {
         let rest = file.strip_prefix(path.as_str());
@@ -178,7 +179,7 @@ fn changed(
             path.as_str().is_empty() || rest.is_empty() || rest.starts_with('/')
         })
     };
-    let mut files = world.changed()?;
+    let mut files = host.changed()?;
     files.retain(|file| {
         let is_there = || context.resolve(file).is_ok_and(|file| context.local(&file).is_file());
         is_below(file) && is_python(file) && is_there()
@@ -188,7 +189,7 @@ fn changed(
     Ok(files)
 }
 
-/// Whether there is anything that import-linter could check. What can't be read may hold it.
+/// Whether import-linter may have contracts to check; `true` if a file can't be read.
 fn has_contracts(context: &Context) -> bool {
     CONTRACT_FILES.iter().any(|name| {
         match context.resolve(name).and_then(|path| context.read(&path)) {
@@ -198,7 +199,7 @@ fn has_contracts(context: &Context) -> bool {
     })
 }
 
-/// What runs, and what should and can't.
+/// The linters to run, and those that should run but can't.
 struct Chosen {
     linters: Vec<String>,
     failures: Vec<(String, Error)>,
@@ -213,7 +214,7 @@ fn chosen(available: &[Backend], with_contracts: bool) -> Chosen {
         .collect();
     if linters.is_empty() && failures.is_empty() {
         let message = "linter not configured: the operator has chosen none for the style of python";
-        failures.push((STYLE.to_owned(), Error::Unavailable(message.to_owned())));
+        failures.push((DEFAULT_STYLE_LINTER.to_owned(), Error::Unavailable(message.to_owned())));
     }
     for wanted in [Some(MYPY), with_contracts.then_some(IMPORT_LINTER)].into_iter().flatten() {
         let is_wanted = |backend: &Backend| backend.name == wanted && !backend.languages.is_empty();
@@ -236,7 +237,7 @@ fn answer(
     let section = |holds: &dyn Fn(&str) -> bool| {
         let reports = reports.iter().filter(|(name, _)| holds(name));
         let mut section = group(reports.flat_map(|(name, report)| {
-            // mypy's notes explain its errors; they are none.
+            // mypy's notes explain its errors and do not count as findings.
             let is_note = move |found: &&Finding| name == MYPY && found.severity == Severity::Info;
             report.findings.iter().filter(move |found| !is_note(found))
         }));
@@ -265,8 +266,8 @@ fn answer(
     }
 }
 
-/// What stands for linters that have no report: an occurrence for each, where they should have
-/// looked, so that nothing is clean that was not checked.
+/// The group for linters without a report: one occurrence each at the path to check, so that the
+/// result is not clean.
 fn not_checked(path: &WorkspacePath, failures: &[&(String, Error)]) -> Group {
     let why = failures.iter().map(|(name, error)| format!("{name}: {}", failure::reason(error)));
     let file = if path.as_str().is_empty() { "." } else { path.as_str() };
@@ -297,8 +298,7 @@ fn group<'a>(findings: impl Iterator<Item = &'a Finding>) -> Section {
     section
 }
 
-/// The first line of a message, without the figures of its own that follow in parentheses, as in
-/// `Line too long (92 > 88)`.
+/// The first line of a message, without details in parentheses, as in `Line too long (92 > 88)`.
 fn description(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default().trim();
     let own = line.strip_suffix(')').and_then(|line| line.rsplit_once(" ("));
@@ -331,7 +331,7 @@ mod tests {
         Ok(answer)
     }
 
-    /// A workspace with ruff, mypy and import-linter, which find nothing.
+    /// A workspace with ruff, mypy and import-linter, which report no findings.
     fn nomarr() -> Fake {
         let mut fake = Fake::new(&[
             ("nomarr/helpers/x.py", ""),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clean_example_of_the_source() {
+    fn the_documented_example_without_findings() {
         let clean = json!({
             "ruff": {}, "mypy": {},
             "summary": {"total_errors": 0, "clean": true, "files_checked": 5}
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_example_of_the_source() {
+    fn the_documented_example_with_findings() {
         let mut fake = nomarr();
         let mut long = finding("nomarr/helpers/x.py", 42, 89, "E501", "Line too long (92 > 88)");
         long.fix = Some(Fix { description: "Split it".into(), safe: false, edits: vec![] });
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_changed_is_linted_unless_all_is_asked_for() {
+    fn only_changed_files_are_linted_by_default() {
         let package = "nomarr/helpers/x.py";
         for (args, wanted) in [
             (json!({}), vec![package]),
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_package_it_is_the_workspace() {
+    fn the_default_without_the_package_is_the_workspace() {
         let mut fake = Fake::new(&[("a.py", "")]);
         fake.linters = nomarr().linters.clone();
         fake.answers = nomarr().answers.clone();
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_linters_for_style_are_the_section_ruff() {
+    fn style_linters_fill_the_section_ruff() {
         let mut fake = nomarr();
         fake.linters = vec![
             backend("pyflakes", &["python"], &["python"]),
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_checked_is_never_clean() {
+    fn unchecked_code_is_never_clean() {
         let without = |name: &str| {
             let mut fake = nomarr();
             fake.linters.retain(|backend| backend.name != name);
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_are_general() {
+    fn descriptions_leave_details_out() {
         for (message, wanted) in [
             ("Line too long (92 > 88)", "Line too long"),
             ("`os` imported but unused", "`os` imported but unused"),

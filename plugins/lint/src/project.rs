@@ -1,5 +1,5 @@
-//! Where the projects of a workspace are: several linters only work from a project's own
-//! directory, and look at one project at a time.
+//! Finds the projects in a workspace. Several linters have to run in a project's own directory and
+//! check one project at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use crate::choice::Job;
 use crate::language::{Language, exists};
 use crate::target::Target;
 
-/// What makes a directory a project.
+/// The files that make a directory a project.
 struct Marks {
     names: &'static [&'static str],
-    /// Whether a project within a project stands for itself: a Go module is no part of the module
-    /// around it, but Cargo's workspaces and ESLint's configurations reach down.
+    /// Whether a nested project is separate: a Go module is not part of the module around it, but
+    /// Cargo workspaces and ESLint configurations include subdirectories.
     nests: bool,
 }
 
@@ -34,12 +34,12 @@ fn marks(language: Language) -> Marks {
             ],
             nests: false,
         },
-        // Its linters find their configuration from the files, or in the workspace.
+        // Its linters find their configuration from the files or in the workspace.
         Language::Python => Marks { names: &[], nests: false },
     }
 }
 
-/// The paths of a job by the projects that they are in: directories, the workspace being empty.
+/// The paths of a job grouped by project directory; the workspace itself is an empty string.
 pub fn projects(
     job: &Job,
     targets: &[Target],
@@ -72,12 +72,12 @@ fn is_at_or_below(path: &str, directory: &str) -> bool {
 
 struct Finder<'a> {
     context: &'a Context,
-    /// The projects of directories for languages.
+    /// The project of each directory and language found so far.
     known: BTreeMap<(String, Language), String>,
 }
 
 impl Finder<'_> {
-    /// The projects of the files that a job is about; of none, the workspace.
+    /// The projects of a job's files; without files, the workspace.
     fn roots(&mut self, files: &[String], job: &Job) -> BTreeSet<String> {
         let mut roots = BTreeSet::new();
         for path in files {
@@ -91,7 +91,7 @@ impl Finder<'_> {
         if roots.is_empty() { [String::new()].into() } else { roots }
     }
 
-    /// The project of a file.
+    /// The project that a file belongs to.
     fn root(&mut self, path: &str, language: Language) -> String {
         let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
         let key = (directory.to_owned(), language);

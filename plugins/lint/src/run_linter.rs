@@ -1,4 +1,4 @@
-//! `run_linter`: what the operator's linters find in files of any language.
+//! `run_linter`: runs the operator's linters on files of any language.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -10,59 +10,60 @@ use serde::{Deserialize, Serialize};
 
 use crate::choice::{self, Choice, Job};
 use crate::failure;
+use crate::host::HostApi;
 use crate::language::Language;
 use crate::project::projects;
 use crate::target::{self, Target};
-use crate::world::World;
 
-/// The rule of a violation that stands for something that was not checked.
+/// The rule of a violation for something that was not checked.
 pub const NOT_CHECKED: &str = "not-checked";
 
-/// The rule of a violation that says that a file can't be parsed.
+/// The rule of a violation for a file that can't be parsed.
 const SYNTAX_ERROR: &str = "syntax-error";
 
-/// More violations than this are counted, but not listed.
+/// The maximum number of violations in a result; more are only counted.
 const MAX_LISTED: usize = 10_000;
 
-/// Longer output is cut, in bytes.
-const MAX_RAW: usize = 1 << 20;
+/// The maximum size of the raw output, in bytes.
+const MAX_RAW_BYTES: usize = 1 << 20;
 
-/// A linter that runs others: its rules are their names, and so a violation's linter is its rule.
-const RUNS_OTHERS: &str = "golangci-lint";
+/// A linter that runs other linters: its rules are the names of these, so a violation's linter is
+/// its rule.
+const META_LINTER: &str = "golangci-lint";
 
-/// Arguments of `run_linter`.
+/// The arguments of `run_linter`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// Files, directories and globs; everything where it is missing.
+    /// Files, directories and globs; the default is everything.
     pub files: Option<Vec<String>>,
-    /// A linter's name; those that the operator chose for what there is where it is missing.
+    /// The name of a linter; the default is those that the operator chose.
     pub framework: Option<String>,
-    /// The most time that it may take.
+    /// The timeout in seconds.
     pub timeout_seconds: Option<u32>,
 }
 
-/// Answer of `run_linter`.
+/// The result of `run_linter`.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Output {
-    /// The linters that ran.
+    /// The names of the linters that ran.
     pub framework: String,
-    /// Whether everything was checked and nothing was found.
+    /// Whether everything was checked and there are no violations.
     pub success: bool,
-    /// The native program's, the first that is not 0; where there is none, 1 if something was
-    /// found and else 0.
+    /// The first exit code of a native program that is not 0; without native programs, 1 if there
+    /// are violations, otherwise 0.
     pub exit_code: i32,
-    /// Such as `2.345s`.
+    /// The duration, such as `2.345s`.
     pub duration: String,
-    /// How many violations there are, listed or not.
+    /// The number of violations, with those not listed.
     pub violation_count: usize,
-    /// By file, line and column.
+    /// The violations, by file, line and column.
     pub violations: Vec<Violation>,
-    /// What the linters printed.
+    /// The output of the linters.
     pub raw_output: String,
 }
 
-/// Something that a linter found.
+/// A finding of a linter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// Relative to the workspace.
@@ -71,40 +72,40 @@ pub struct Violation {
     pub line: u32,
     /// Counted from 1 in characters; 0: the line as a whole.
     pub column: u32,
-    /// The rule's name.
+    /// The name of the rule.
     pub rule: String,
     /// `error`, `warning` or `info`.
     pub severity: &'static str,
-    /// What is wrong.
+    /// The message of the linter.
     pub message: String,
-    /// Whose rule it is.
+    /// The linter that has the rule.
     pub linter: String,
 }
 
-/// Runs the linters.
+/// Runs the linters that are chosen for the targets.
 ///
 /// # Errors
-/// As [`target::named`] and [`choice::choose`]; `LinterUnavailable`, `InvalidLintRequest`,
-/// `LinterLimit` or `LinterFailed` where no linter has a report.
-pub fn run(args: &Args, context: &Context, world: &impl World) -> Result<Output, ToolError> {
+/// Those of [`target::named`] and [`choice::choose`]; `LinterUnavailable`, `InvalidLintRequest`,
+/// `LinterLimit` or `LinterFailed` if no linter has a report.
+pub fn run(args: &Args, context: &Context, host: &impl HostApi) -> Result<Output, ToolError> {
     let started = Instant::now();
     let targets = match args.files.as_deref() {
-        Some(names) if !names.is_empty() => target::named(names, context, world)?,
-        _ => target::everything(context, world)?,
+        Some(names) if !names.is_empty() => target::named(names, context, host)?,
+        _ => target::everything(context, host)?,
     };
     let present: BTreeSet<Language> = targets.iter().flat_map(Target::languages).collect();
-    let choice = choice::choose(args.framework.as_deref(), &present, &world.linters())?;
+    let choice = choice::choose(args.framework.as_deref(), &present, &host.linters())?;
     let wanted = args.timeout_seconds.map(|seconds| seconds.saturating_mul(1_000));
     let timeout_ms = context.timeout_ms(wanted, started.elapsed());
     let requests: Vec<(String, Request)> =
         choice.jobs.iter().flat_map(|job| requests(job, &targets, context, timeout_ms)).collect();
-    let answers = if requests.is_empty() { Vec::new() } else { world.lint(&requests) };
+    let answers = if requests.is_empty() { Vec::new() } else { host.lint(&requests) };
     let mut output = answer(&choice, &requests, &answers)?;
     output.duration = format!("{:.3}s", started.elapsed().as_secs_f64());
     Ok(output)
 }
 
-/// One request for each of the projects that a job is about.
+/// The requests for a job: one for each project.
 fn requests(
     job: &Job,
     targets: &[Target],
@@ -122,10 +123,10 @@ fn requests(
     projects.into_iter().map(|project| (job.linter.clone(), request(project))).collect()
 }
 
-/// A request, and what came of it.
+/// A linter's name, a request to it, and the result.
 type Asked<'a, T> = (&'a str, &'a Request, &'a T);
 
-/// Everything but the duration.
+/// The result without the duration.
 fn answer(
     choice: &Choice,
     requests: &[(String, Request)],
@@ -154,7 +155,7 @@ fn answer(
         })
         .collect();
     violations.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
-    // A project within another one may have been looked at twice.
+    // A nested project may have been checked twice.
     violations.dedup();
     let unchecked = unchecked(choice, &failures);
     let mut raw = raw_output(&reports);
@@ -208,13 +209,13 @@ fn violation(linter: &str, finding: &Finding) -> Violation {
         },
         message: finding.message.clone(),
         linter: match finding.code.as_str() {
-            rule if linter == RUNS_OTHERS && rule != SYNTAX_ERROR => rule.to_owned(),
+            rule if linter == META_LINTER && rule != SYNTAX_ERROR => rule.to_owned(),
             _ => linter.to_owned(),
         },
     }
 }
 
-/// What was there and was not checked, as violations: it must not look clean.
+/// Violations for everything that was not checked, so that the result is not clean.
 fn unchecked(choice: &Choice, failures: &[Asked<'_, Error>]) -> Vec<Violation> {
     let violation = |linter: &str, place: &str, message: String| Violation {
         file: if place.is_empty() { "." } else { place }.to_owned(),
@@ -238,21 +239,21 @@ fn unchecked(choice: &Choice, failures: &[Asked<'_, Error>]) -> Vec<Violation> {
     failed.chain(unfit).chain(without_linter).collect()
 }
 
-/// What the linters printed, under their names where there are several.
+/// The output of the linters, with headings if there are several.
 fn raw_output(reports: &[Asked<'_, Report>]) -> String {
     if let [(_, _, report)] = reports {
-        return shorten(&report.raw, MAX_RAW).into_owned();
+        return shorten(&report.raw, MAX_RAW_BYTES).into_owned();
     }
     let mut raw = String::new();
     for (linter, request, report) in reports {
         let place = if request.root.is_empty() { "" } else { " in " };
         push_line(&mut raw, &format!("== {linter}{place}{} ==", request.root));
-        raw.push_str(&shorten(&report.raw, MAX_RAW / reports.len()));
+        raw.push_str(&shorten(&report.raw, MAX_RAW_BYTES / reports.len()));
     }
     raw
 }
 
-/// Adds a line of its own.
+/// Adds a text that begins on a new line.
 fn push_line(text: &mut String, line: &str) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -261,7 +262,8 @@ fn push_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// The first native program's that is not 0, or else what such a program would end with.
+/// The first exit code of a native program that is not 0, or else the code that such a program
+/// would have.
 fn exit_code(reports: &[Asked<'_, Report>], found: bool, unchecked: bool) -> i32 {
     let codes = || reports.iter().filter_map(|(_, _, report)| report.exit_code);
     let failed = unchecked || (found && codes().next().is_none());
@@ -280,7 +282,7 @@ mod tests {
     const INPUT: &str = include_str!("../../../schemas/tools/lint.run_linter.input.json");
     const OUTPUT: &str = include_str!("../../../schemas/tools/lint.run_linter.output.json");
 
-    /// Runs the tool; the answer fits the schema and has a duration, which is taken out.
+    /// Runs the tool, checks the result against the schema, and removes the duration.
     fn lint(fake: &Fake, args: Value) -> Result<Value, ToolError> {
         fits(&parsed(INPUT), &args);
         let args = serde_json::from_value(args).unwrap();
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_source_is_answered_in_its_own_shape() {
+    fn the_documented_example_has_the_documented_result() {
         let mut fake = Fake::new(&[("go.mod", ""), ("internal/foo.go", ""), ("pkg/bar.go", "")]);
         fake.linters = vec![backend("golangci-lint", &["go"], &["go"])];
         let found = finding("internal/foo.go", 10, 2, "unused", "unused variable 'x'");
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn all_languages_are_linted_side_by_side() {
+    fn all_languages_are_linted_in_one_call() {
         let mut fake = Fake::new(&[("a.py", ""), ("b.js", ""), ("c.ts", "")]);
         fake.linters = vec![
             backend("ruff", &["python"], &["python"]),
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn clean_is_clean() {
+    fn no_findings_is_a_success() {
         let mut fake = Fake::new(&[("a.py", "")]);
         fake.linters = vec![backend("ruff", &["python"], &["python"])];
         for (exit_code, success) in [(None, true), (Some(0), true), (Some(4), false)] {
@@ -389,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_checked_does_not_look_clean() {
+    fn unchecked_files_are_violations() {
         let mut fake = Fake::new(&[("a.py", ""), ("b.go", "")]);
         fake.linters = vec![
             backend("ruff", &["python"], &["python"]),
@@ -420,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_that_nobody_answers_to_is_not_checked() {
+    fn a_chosen_linter_that_is_not_installed_is_reported_as_not_checked() {
         let mut fake = Fake::new(&[("a.py", "")]);
         fake.linters = vec![
             backend("mipy", &[], &["python"]),
@@ -471,18 +473,18 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_cut_and_says_so() {
+    fn long_output_is_cut() {
         let mut fake = Fake::new(&[("a.py", "")]);
         fake.linters = vec![backend("ruff", &["python"], &["python"])];
         let found = (1..=10_001).map(|line| finding("a.py", line, 1, "F401", "unused"));
         let mut many = report(found.collect(), None);
-        many.raw = "ä".repeat(MAX_RAW);
+        many.raw = "ä".repeat(MAX_RAW_BYTES);
         fake.answers.insert("ruff", Ok(many));
         let answer = lint(&fake, json!({})).unwrap();
         assert_eq!(answer["violation_count"], 10_001);
         assert_eq!(answer["violations"].as_array().unwrap().len(), MAX_LISTED);
         let raw = answer["raw_output"].as_str().unwrap();
-        assert!(raw.len() < MAX_RAW + 200);
+        assert!(raw.len() < MAX_RAW_BYTES + 200);
         assert!(raw.contains("\n[... 1048576 bytes left out ...]\n"));
         assert!(raw.ends_with("only 10000 of 10001 violations are listed\n"));
     }

@@ -1,39 +1,39 @@
-//! What is to be linted.
+//! Finds the files and directories to lint.
 
 use std::collections::BTreeSet;
 
 use cofferdam_sdk::scan::{Query, query};
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 
+use crate::host::HostApi;
 use crate::language::{Language, TYPES, of_directory};
-use crate::world::World;
 
-/// Other people's code, which no linter is meant to look at.
+/// The directory of third-party code, which is not linted.
 const VENDORED: &str = "node_modules";
 
-/// A file or a directory that is to be linted.
+/// A file or a directory to lint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// A source file.
+    /// A single source file.
     File {
         /// Relative to the workspace.
         path: String,
-        /// What it is written in.
+        /// The language of the file.
         language: Language,
     },
-    /// A directory with everything beneath it.
+    /// A directory with everything below it.
     Directory {
-        /// Relative to the workspace, which itself is `.`.
+        /// Relative to the workspace; the workspace itself is `.`.
         path: String,
-        /// What is written in it.
+        /// The languages of the files in it.
         languages: BTreeSet<Language>,
-        /// The source files.
+        /// The source files in it.
         files: Vec<String>,
     },
 }
 
 impl Target {
-    /// The languages of the target.
+    /// The languages in the target.
     pub fn languages(&self) -> BTreeSet<Language> {
         match self {
             Self::File { language, .. } => [*language].into(),
@@ -41,8 +41,8 @@ impl Target {
         }
     }
 
-    /// What a linter has to be given so that it checks exactly what of the target is written in
-    /// `wanted`: it looks at all of its `own` languages in a directory.
+    /// The paths to give a linter so that it checks exactly the files in the languages `wanted`. In
+    /// a directory it would check all of its languages, `own`.
     pub fn paths(&self, wanted: &BTreeSet<Language>, own: &BTreeSet<Language>) -> Vec<String> {
         match self {
             Self::File { path, language } if wanted.contains(language) => vec![path.clone()],
@@ -61,19 +61,19 @@ impl Target {
     }
 }
 
-/// The targets of a call that names none: all that it may touch.
+/// The targets of a call that names none: everything in its scope.
 ///
 /// # Errors
-/// As [`World::find`].
-pub fn everything(context: &Context, world: &impl World) -> Result<Vec<Target>, ToolError> {
+/// As [`HostApi::find`].
+pub fn everything(context: &Context, host: &impl HostApi) -> Result<Vec<Target>, ToolError> {
     if context.scope.is_empty() {
-        return Ok(vec![directory(&context.resolve(".")?, context, world)?]);
+        return Ok(vec![directory(&context.resolve(".")?, context, host)?]);
     }
     let mut targets = Vec::new();
     for path in &context.scope {
         let path = context.resolve(path)?;
         if context.local(&path).is_dir() {
-            targets.push(directory(&path, context, world)?);
+            targets.push(directory(&path, context, host)?);
         } else if context.local(&path).is_file() {
             targets.extend(file(path.as_str()));
         }
@@ -81,16 +81,16 @@ pub fn everything(context: &Context, world: &impl World) -> Result<Vec<Target>, 
     Ok(targets)
 }
 
-/// The targets that a caller named: files, directories (also as Go writes them, `cmd/...`) and
-/// globs, in which a name without `/` is looked for at any depth.
+/// The targets that a caller named: files, directories (also in Go's form, `cmd/...`) and globs. A
+/// glob without `/` matches names at any depth.
 ///
 /// # Errors
-/// As [`Context::resolve`] and [`World::find`]; `FileNotFoundError` for a path or a glob that
-/// stands for nothing, `UnsupportedFile` for a file in none of the languages.
+/// Those of [`Context::resolve`] and [`HostApi::find`]; `FileNotFoundError` for a path or a glob
+/// without files; `UnsupportedFile` for a file in none of the languages.
 pub fn named(
     names: &[String],
     context: &Context,
-    world: &impl World,
+    host: &impl HostApi,
 ) -> Result<Vec<Target>, ToolError> {
     let mut targets = Vec::new();
     for name in names {
@@ -99,9 +99,9 @@ pub fn named(
         if local.is_file() {
             targets.push(file(path.as_str()).ok_or_else(|| unsupported(&path))?);
         } else if local.is_dir() {
-            targets.push(directory(&path, context, world)?);
+            targets.push(directory(&path, context, host)?);
         } else {
-            targets.extend(matching(&path, world)?);
+            targets.extend(matching(&path, host)?);
         }
     }
     Ok(targets)
@@ -114,27 +114,27 @@ fn file(path: &str) -> Option<Target> {
 fn directory(
     path: &WorkspacePath,
     context: &Context,
-    world: &impl World,
+    host: &impl HostApi,
 ) -> Result<Target, ToolError> {
-    let files = sources(path, world)?;
+    let files = sources(path, host)?;
     let languages = of_directory(path, &files, context);
     Ok(Target::Directory { path: path.to_string(), languages, files })
 }
 
-/// The source files beneath a directory, and every `Cargo.toml`.
+/// The source files and every `Cargo.toml` below a directory.
 ///
 /// # Errors
-/// As [`World::find`].
-pub fn sources(directory: &WorkspacePath, world: &impl World) -> Result<Vec<String>, ToolError> {
+/// As [`HostApi::find`].
+pub fn sources(directory: &WorkspacePath, host: &impl HostApi) -> Result<Vec<String>, ToolError> {
     let types = TYPES.iter().map(|&name| name.to_owned()).collect();
     let exclude_globs = vec![VENDORED.to_owned()];
-    world.find(&Query { types, exclude_globs, ..query(directory) })
+    host.find(&Query { types, exclude_globs, ..query(directory) })
 }
 
-/// The source files that a glob stands for.
-fn matching(glob: &WorkspacePath, world: &impl World) -> Result<Vec<Target>, ToolError> {
+/// The source files that match a glob.
+fn matching(glob: &WorkspacePath, host: &impl HostApi) -> Result<Vec<Target>, ToolError> {
     let is_glob = glob.as_str().contains(['*', '?', '[', '{']);
-    let found = if is_glob { world.find(&whole_workspace(glob.as_str()))? } else { Vec::new() };
+    let found = if is_glob { host.find(&whole_workspace(glob.as_str()))? } else { Vec::new() };
     let targets: Vec<Target> = found.iter().filter_map(|path| file(path)).collect();
     match (targets.is_empty(), found.first()) {
         (false, _) => Ok(targets),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_nothing_is_refused() {
+    fn targets_without_files_are_refused() {
         let fake = Fake::new(&FILES);
         for (name, code) in [
             ("none.go", "FileNotFoundError"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_names_nothing_means_all_that_it_may_touch() {
+    fn a_call_without_targets_lints_its_whole_scope() {
         let mut fake = Fake::new(&FILES);
         let targets = everything(&fake.context, &fake).unwrap();
         assert_eq!(shown(&targets), ["."]);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linter_gets_nothing_that_another_one_was_chosen_for() {
+    fn a_linter_gets_only_files_it_was_chosen_for() {
         let fake = Fake::new(&FILES);
         let targets = everything(&fake.context, &fake).unwrap();
         for (wanted, own, paths) in [

@@ -1,5 +1,5 @@
-//! A stand-in for the host: linters with recorded reports, a walk with the crate that the host
-//! walks with, and what git would say.
+//! A fake host: linters with recorded reports, a walk with the crate that the host uses, and a list
+//! of changed files.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::cell::RefCell;
@@ -15,22 +15,22 @@ use ignore::WalkBuilder;
 use ignore::overrides::OverrideBuilder;
 use ignore::types::TypesBuilder;
 
-use crate::world::World;
+use crate::host::HostApi;
 
-/// A workspace of its own, and what the host would answer.
+/// A temporary workspace and a fake host.
 pub struct Fake {
     directory: tempfile::TempDir,
     pub context: Context,
     pub linters: Vec<Backend>,
-    /// By the linters' names.
+    /// The results of the linters, by name.
     pub answers: BTreeMap<&'static str, Result<Report, Error>>,
-    /// What git says has changed; none: this is no repository.
+    /// The changed files that git lists; `None`: not a repository.
     pub changed: Option<Vec<&'static str>>,
     asked: RefCell<Vec<(String, Request)>>,
 }
 
 impl Fake {
-    /// A workspace with these files.
+    /// Makes a workspace with these files.
     pub fn new(files: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -48,13 +48,13 @@ impl Fake {
         }
     }
 
-    /// What the linters were asked so far.
+    /// The requests that linters have received.
     pub fn asked(&self) -> Vec<(String, Request)> {
         self.asked.borrow().clone()
     }
 }
 
-impl World for Fake {
+impl HostApi for Fake {
     fn linters(&self) -> Vec<Backend> {
         self.linters.clone()
     }
@@ -101,7 +101,7 @@ impl World for Fake {
     }
 }
 
-/// A linter that the operator has.
+/// A backend as the host lists it.
 pub fn backend(name: &str, languages: &[&str], chosen_for: &[&str]) -> Backend {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     Backend { name: name.to_owned(), languages: owned(languages), chosen_for: owned(chosen_for) }
@@ -123,7 +123,7 @@ pub fn finding(path: &str, line: u32, column: u32, code: &str, message: &str) ->
     }
 }
 
-/// A report, with its findings in words.
+/// A report whose raw output lists the findings.
 pub fn report(findings: Vec<Finding>, exit_code: Option<i32>) -> Report {
     let raw = findings
         .iter()

@@ -1,24 +1,24 @@
-//! Answers that never raise.
+//! Results that report failures as data instead of an error.
 
 use std::fmt;
 
 use cofferdam_sdk::ToolError;
 use serde::Serialize;
 
-/// What a tool answers, or why it can't.
+/// The result of a tool, or a failure.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Answer<T> {
-    /// The answer itself.
+    /// The result of a call that succeeded.
     Done(T),
-    /// Why there is none.
+    /// The call failed, with a message.
     Failed {
-        /// What was wrong, and where.
+        /// What is wrong, and where.
         error: String,
     },
 }
 
-/// Why there is no answer, in words.
+/// The message of a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure(pub String);
 

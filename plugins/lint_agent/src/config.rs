@@ -1,4 +1,4 @@
-//! `ruff_config`: the configuration that ruff goes by, as text.
+//! `ruff_config`: returns the ruff configuration of the target, as text.
 
 use cofferdam_sdk::{Context, ErrorKind, ToolError, WorkspacePath};
 use serde::Deserialize;
@@ -7,30 +7,29 @@ use toml_edit::{DocumentMut, TableLike};
 use crate::answer::Failure;
 use crate::target;
 
-/// The files of ruff's own, in the order in which it looks for them in a directory.
+/// The names of ruff's own configuration files, in the order in which it looks for them.
 const OWN_FILES: [&str; 2] = [".ruff.toml", "ruff.toml"];
 
-/// Where a project may keep the settings of all its tools.
+/// The file in which a project may configure all of its tools.
 const PROJECT_FILE: &str = "pyproject.toml";
 
-/// Arguments of `ruff_config`.
+/// The arguments of `ruff_config` (none).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {}
 
-/// The text of the configuration that is nearest to the target, or an empty one.
+/// The text of the configuration nearest to the target; empty if there is none.
 ///
-/// Directories between the workspace and the target may be out of the call's scope: ruff, which
-/// has the same scope, does not see a configuration there either.
+/// Directories between the workspace and the target that are outside of the call's scope are
+/// skipped: ruff has the same scope and can't read a configuration there either.
 ///
 /// # Errors
-/// A file of the workspace's own directory that can't be read, or a `pyproject.toml` that is no
-/// TOML.
+/// A file in the workspace's own directory can't be read, or a `pyproject.toml` is not valid TOML.
 pub fn run(context: &Context) -> Result<String, Failure> {
     nearest(context, &|path| context.read_text(path))
 }
 
-/// How a file is read.
+/// Reads a file as text.
 type Read<'a> = &'a dyn Fn(&WorkspacePath) -> Result<String, ToolError>;
 
 fn nearest(context: &Context, read: Read<'_>) -> Result<String, Failure> {
@@ -52,7 +51,7 @@ fn nearest(context: &Context, read: Read<'_>) -> Result<String, Failure> {
 }
 
 /// The directories from the target's up to the workspace, each with a `/` at its end. Without a
-/// target it is the workspace alone.
+/// target, only the workspace.
 fn directories(context: &Context) -> Vec<String> {
     let above = target::path(context)
         .map(|target| target.parents().map(|path| format!("{path}/")).collect::<Vec<_>>())
@@ -77,7 +76,7 @@ fn in_directory(
         .map_err(|error| ToolError::invalid_args("InvalidConfig", format!("{path}: {error}")))
 }
 
-/// The text of a file, if there is one.
+/// The text of a file; `None` if the file does not exist.
 fn existing(text: Result<String, ToolError>) -> Result<Option<String>, ToolError> {
     match text {
         Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
@@ -85,7 +84,7 @@ fn existing(text: Result<String, ToolError>) -> Result<Option<String>, ToolError
     }
 }
 
-/// What of a `pyproject.toml` is ruff's, as it is written there but for the line ends.
+/// The sections of a `pyproject.toml` that configure ruff, unchanged except for line ends.
 fn section(text: &str) -> Result<Option<String>, toml_edit::TomlError> {
     let mut document: DocumentMut = text.parse()?;
     keep_only(document.as_table_mut(), "tool");
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_configuration_counts() {
+    fn the_nearest_configuration_is_used() {
         let own = "line-length = 100\r\n";
         let project = "[tool.ruff]\nline-length = 88 # as black\n\n[tool.ruff.lint]\nselect = [\n    \"E\",\n]\n";
         for (files, wanted) in [
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_the_section_is_kept() {
+    fn every_form_of_the_section_is_kept() {
         for (text, wanted) in [
             (
                 "[tool]\nruff = { line-length = 88 }\nblack = {}\n",
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_an_error() {
+    fn unreadable_files_are_an_error() {
         let answer = config(&[("pyproject.toml", "[tool.ruff\n")], "a.py");
         assert!(answer["error"].as_str().unwrap().starts_with("pyproject.toml: "), "{answer}");
         let fake = Fake::new("");
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_read_is_an_error_in_the_workspace_itself() {
+    fn denied_files_in_the_workspace_root_are_an_error() {
         let mut fake = Fake::new("");
         fake.write("src/a.py", b"");
         fake.write("src/ruff.toml", b"fix = false\n");

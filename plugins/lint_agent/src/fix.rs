@@ -1,5 +1,5 @@
-//! `apply_fix`: one fix, as edits to the target's bytes. What is outside of the edits stays as it
-//! is: a byte order mark, line ends, a missing last one.
+//! `apply_fix`: applies one fix, as edits of the target's bytes. All other bytes stay unchanged,
+//! including a byte order mark and line ends.
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::linting::{Edit, Finding, Fix};
@@ -10,29 +10,29 @@ use crate::answer::Failure;
 use crate::linting::{Checked, Linters, failure, lint, safe_fix};
 use crate::target;
 
-/// Arguments of `apply_fix`.
+/// The arguments of `apply_fix`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// The rule's name.
+    /// The name of the rule.
     pub issue_code: String,
-    /// The line that the issue is at.
+    /// The line of the issue.
     pub line_number: u32,
 }
 
-/// Answer of `apply_fix`.
+/// The result of `apply_fix`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
     /// Whether the fix was applied.
     pub success: bool,
-    /// What was done, or why nothing was.
+    /// What was done, or why nothing was changed.
     pub message: String,
 }
 
 /// Fixes the first issue with this code in this line.
 ///
 /// # Errors
-/// As [`target::path`] and [`lint`]; a fix that does not fit the file.
+/// Those of [`target::path`] and [`lint`]; a fix that does not fit the file.
 pub fn run(args: &Args, context: &Context, linters: &impl Linters) -> Result<Output, Failure> {
     let target = target::path(context)?;
     let Some((linter, fix)) = find(args, &target, context, linters)? else {
@@ -48,7 +48,7 @@ pub fn run(args: &Args, context: &Context, linters: &impl Linters) -> Result<Out
     Ok(Output { success: true, message })
 }
 
-/// The fix, and the linter that has it.
+/// Finds the fix, and the linter that offers it.
 fn find(
     args: &Args,
     target: &WorkspacePath,
@@ -71,7 +71,7 @@ fn find(
                     return Ok(Some((linter, fix.clone())));
                 }
             }
-            // A code that this linter does not know, but another one does.
+            // This linter does not know the code, but another one does.
             Err(Error::Invalid(_)) if one_answered => {}
             Err(error) => problem = Some(failure(&linter, &error)),
         }
@@ -79,10 +79,11 @@ fn find(
     problem.map_or(Ok(None), Err)
 }
 
-/// Applies edits to a file.
+/// Applies edits to the contents of a file.
 ///
 /// # Errors
-/// Edits that are not in the file, overlap, change nothing, or make text what is no text.
+/// Edits that are outside of the file, overlap, change nothing, or make invalid UTF-8 of valid
+/// text.
 fn apply(before: &[u8], edits: &[Edit]) -> Result<Vec<u8>, String> {
     let mut edits: Vec<&Edit> = edits.iter().collect();
     edits.sort_by_key(|edit| (edit.start, edit.end));
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fix_changes_nothing_but_its_bytes() {
+    fn a_fix_changes_only_the_bytes_of_its_edits() {
         let text = "\u{feff}# ä😀\r\na=1\r\nb=2";
         let mut fake = Fake::new(text);
         let at = text.find("b=").unwrap() as u64 + 1;
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_safe_fix_stays_as_it_is() {
+    fn issues_without_a_safe_fix_change_nothing() {
         let mut fake = Fake::new("a=1\n");
         let unsafe_fix = fixed(spaces(1, 1), false, vec![edit("target.py", 1, 2, " = ")]);
         let elsewhere = fixed(spaces(1, 1), true, vec![edit("other.py", 1, 2, " = ")]);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linter_that_can_not_work_is_an_error_where_no_other_has_the_fix() {
+    fn an_unavailable_linter_is_an_error_if_no_other_has_the_fix() {
         let mut fake = Fake::new("a=1\n");
         let broken = || ("mypy", Err(Error::Failed("it crashed".to_owned())));
         fake.answers = vec![broken(), ("ruff", Ok(report(vec![])))];

@@ -1,16 +1,16 @@
 //! The `lint_agent` plugin: the tools of an agent that lints and fixes one Python file.
 //!
-//! The file is the first path of the call's scope, so the operator's role says which it is. No
-//! tool ever raises: whatever goes wrong is the answer `{"error": "..."}`.
+//! The file is the first path of the call's scope, so the operator's role determines it. No tool
+//! returns an error: a failure is the result `{"error": "..."}`.
 //!
 //! | module | is for |
 //! |---|---|
-//! | [`linting`] | `run_linter`; the operator's linters on the target |
-//! | [`fix`] | `apply_fix`; edits to bytes |
-//! | [`target`] | `read_file`; which file it is |
+//! | [`linting`] | `run_linter`; running the operator's linters on the target |
+//! | [`fix`] | `apply_fix`; edits of bytes |
+//! | [`target`] | `read_file`; finding the target |
 //! | [`config`] | `ruff_config` |
 //! | [`submit`] | `submit` |
-//! | [`answer`] | answers that may be an error |
+//! | [`answer`] | results that may be a failure |
 
 pub mod answer;
 pub mod config;
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_target_every_answer_is_an_error() {
+    fn without_a_target_every_result_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let mut context = Context::for_directory(directory.path());
         for (scope, wanted) in [

@@ -1,4 +1,4 @@
-//! `run_linter`, and the operator's linters on the target file.
+//! `run_linter`: runs the operator's linters on the target file.
 
 use std::time::Duration;
 
@@ -11,54 +11,54 @@ use serde::{Deserialize, Serialize};
 use crate::answer::Failure;
 use crate::target;
 
-/// The language that the target is written in.
+/// The language of the target.
 const LANGUAGE: &str = "python";
 
-/// Arguments of `run_linter`.
+/// The arguments of `run_linter`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// Makes no difference: linting changes nothing.
+    /// Ignored: linting never changes files.
     #[serde(rename = "check_only")]
     pub _check_only: Option<bool>,
 }
 
-/// Answer of `run_linter`.
+/// The result of `run_linter`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// By line and column.
+    /// The issues, by line and column.
     pub issues: Vec<Issue>,
-    /// How many there are.
+    /// The number of issues.
     pub total: usize,
-    /// How many of them `apply_fix` can fix.
+    /// The number of issues that `apply_fix` can fix.
     pub fixable_count: usize,
 }
 
-/// Something that is wrong in the target.
+/// A finding in the target.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Issue {
-    /// The rule's name.
+    /// The name of the rule.
     pub code: String,
     /// Counted from 1; 0: the file as a whole.
     pub line: u32,
     /// Counted from 1 in characters; 0: the line as a whole.
     pub col: u32,
-    /// What is wrong.
+    /// The message of the linter.
     pub message: String,
     /// Whether `apply_fix` can fix it.
     pub fixable: bool,
 }
 
-/// What the tools ask of the host's linters.
+/// What the tools need from the host.
 pub trait Linters {
     /// The operator's linters, the chosen ones first.
     fn available(&self) -> Vec<Backend>;
 
-    /// Runs linters by their names, side by side; the answers are in the order of the requests.
+    /// Runs linters by name, in parallel; the results are in the order of the requests.
     fn lint(&self, requests: &[(String, Request)]) -> Vec<Result<Report, Error>>;
 }
 
-/// The host itself.
+/// The linters, called through the host.
 pub struct Host;
 
 impl Linters for Host {
@@ -71,10 +71,10 @@ impl Linters for Host {
     }
 }
 
-/// Lints the target.
+/// Lints the target with all chosen linters.
 ///
 /// # Errors
-/// As [`target::path`] and [`lint`]; any linter's, since what it would have found is unknown.
+/// Those of [`target::path`] and [`lint`]; the error of any linter, since its findings are unknown.
 pub fn run(context: &Context, linters: &impl Linters) -> Result<Output, Failure> {
     let target = target::path(context)?;
     let mut issues = Vec::new();
@@ -98,26 +98,26 @@ fn issue(finding: &Finding, target: &WorkspacePath) -> Issue {
     }
 }
 
-/// A finding's fix, if it keeps the program's meaning and changes nothing but the target.
+/// A finding's fix, if it is safe and changes only the target.
 pub fn safe_fix<'a>(finding: &'a Finding, target: &WorkspacePath) -> Option<&'a Fix> {
     let is_here = |fix: &&Fix| fix.edits.iter().all(|edit| edit.path == target.as_str());
     finding.fix.as_ref().filter(|fix| fix.safe && !fix.edits.is_empty()).filter(is_here)
 }
 
-/// What one linter says.
+/// The result of one linter.
 #[derive(Debug)]
 pub struct Checked {
-    /// Its name.
+    /// The name of the linter.
     pub linter: String,
-    /// What it found, or why it could not look.
+    /// Its report, or its error.
     pub report: Result<Report, Error>,
 }
 
-/// What each of the operator's linters says of the target; only of the codes in `select`, unless
-/// it is empty.
+/// Runs each of the operator's linters on the target, only for the codes in `select` unless it is
+/// empty.
 ///
 /// # Errors
-/// The operator has chosen no linter, or what is none for the target's language.
+/// The operator has chosen no linter, or one that does not support the target's language.
 pub fn lint(
     target: &WorkspacePath,
     select: &[&str],
@@ -156,7 +156,7 @@ pub fn lint(
     Ok(names.zip(answers).map(|(linter, report)| Checked { linter, report }).collect())
 }
 
-/// A linter that has no report.
+/// The message for a linter without a report.
 pub fn failure(linter: &str, error: &Error) -> Failure {
     let (Error::Unavailable(reason)
     | Error::Invalid(reason)
@@ -174,7 +174,7 @@ mod tests {
     use crate::testing::{Fake, edit, finding, fits, fixed, report};
 
     #[test]
-    fn issues_are_those_of_the_target_by_their_place() {
+    fn issues_are_those_of_the_target_sorted_by_place() {
         let mut fake = Fake::new("a=1\nb= 2\n");
         let other = fixed(finding("E111", 2, 1), true, vec![edit("other.py", 0, 1, "")]);
         let elsewhere = Finding { path: "other.py".to_owned(), ..finding("F401", 1, 1) };
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linter_that_can_not_work_is_an_error() {
+    fn an_unavailable_linter_is_an_error() {
         let mut fake = Fake::new("");
         assert_eq!(
             fits("run_linter", run(&fake.context, &fake)),

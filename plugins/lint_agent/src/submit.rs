@@ -1,54 +1,54 @@
-//! `submit`: the agent's result, in the shape that all agents share.
+//! `submit`: returns the agent's result, in the form that all agents share.
 
 use cofferdam_sdk::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Failure;
 
-/// Arguments of `submit`.
+/// The arguments of `submit`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// What was done.
+    /// A summary of what was done.
     pub summary: String,
-    /// How many issues were fixed.
+    /// The number of issues fixed.
     pub issues_fixed: u64,
-    /// How many were left.
+    /// The number of issues left.
     pub issues_remaining: u64,
     /// The files that were changed.
     pub changed_files: Vec<String>,
 }
 
-/// Answer of `submit`: an agent's result.
+/// The result of `submit`: an agent's result.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// `success`: an agent that has nothing to submit does not call this.
+    /// Always `success`: an agent without a result does not call this.
     pub status: &'static str,
     /// The absolute path of the workspace.
     pub workspace_id: String,
     /// Relative to the workspace.
     pub changed_files: Vec<String>,
-    /// What was done.
+    /// A summary of what was done.
     pub summary: String,
-    /// The figures.
+    /// The number of issues.
     pub details: Details,
-    /// None.
+    /// Always `None`, for compatibility with other agents' results.
     pub error: Option<String>,
 }
 
-/// The figures of an agent's result.
+/// The number of issues in an agent's result.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Details {
-    /// How many issues were fixed.
+    /// The number of issues fixed.
     pub issues_fixed: u64,
-    /// How many were left.
+    /// The number of issues left.
     pub issues_remaining: u64,
 }
 
-/// Makes the result.
+/// Makes the agent's result from the arguments.
 ///
 /// # Errors
-/// A changed file that is outside of the workspace.
+/// A changed file is outside of the workspace.
 pub fn run(args: Args, context: &Context) -> Result<Output, Failure> {
     let Args { summary, issues_fixed, issues_remaining, changed_files } = args;
     let changed_files = changed_files
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_result_has_the_standard_shape() {
+    fn the_result_has_the_standard_form() {
         let fake = Fake::new("");
         let workspace = fake.context.workspace();
         let absolute = format!("{workspace}/src/b.py");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn files_elsewhere_are_an_error() {
+    fn files_outside_the_workspace_are_an_error() {
         let fake = Fake::new("");
         let answer = fits("submit", run(args(&["../x.py"]), &fake.context));
         assert_eq!(answer, json!({"error": "'../x.py' leaves the workspace"}));

@@ -1,38 +1,38 @@
-//! The one file that a call is about, and `read_file`.
+//! Finds the target file of a call; `read_file`.
 
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Failure;
 
-/// Arguments of `read_file`.
+/// The arguments of `read_file` (none).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {}
 
-/// Answer of `read_file`.
+/// The result of `read_file`.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// The whole text.
+    /// The whole text of the target.
     pub content: String,
-    /// How many lines it has.
+    /// The number of lines.
     pub lines: usize,
 }
 
-/// Reads the target.
+/// Reads the target file.
 ///
 /// # Errors
-/// As [`path`] and [`Context::read_text`].
+/// Those of [`path`] and [`Context::read_text`].
 pub fn run(context: &Context) -> Result<Output, Failure> {
     let content = context.read_text(&path(context)?)?;
     let lines = content.lines().count();
     Ok(Output { content, lines })
 }
 
-/// The target: the first path of the call's scope.
+/// The path of the target: the first path of the call's scope.
 ///
 /// # Errors
-/// There is no scope, or what it names first is no file.
+/// There is no scope, or its first path is not a file.
 pub fn path(context: &Context) -> Result<WorkspacePath, Failure> {
     let Some(first) = context.scope.first() else {
         let message = "no target file: the role needs a scope whose first path is the file to lint";
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_file_is_an_error() {
+    fn binary_and_missing_targets_are_an_error() {
         let mut fake = Fake::new("");
         fake.write("target.py", b"a = '\xe4'\n");
         let answer = fits("read_file", run(&fake.context));

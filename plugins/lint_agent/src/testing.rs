@@ -15,19 +15,19 @@ use serde_json::Value;
 use crate::answer::{Answer, Failure};
 use crate::linting::Linters;
 
-/// What the host would answer.
+/// A temporary workspace and a fake host.
 pub struct Fake {
     directory: tempfile::TempDir,
     pub context: Context,
-    /// The chosen linters with their answers. There is one more, which nobody chose.
+    /// The chosen linters with their results. There is one more linter, which is not chosen.
     pub answers: Vec<(&'static str, Result<Report, Error>)>,
-    /// A choice of the operator's that is no linter for Python.
+    /// A chosen linter that does not support Python.
     pub unfit: Option<&'static str>,
     asked: RefCell<Vec<(String, Request)>>,
 }
 
 impl Fake {
-    /// A workspace whose target has this text.
+    /// Makes a workspace whose target has this text.
     pub fn new(text: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut context = Context::for_directory(directory.path());
@@ -56,7 +56,7 @@ impl Fake {
         fs::read(self.at(path)).unwrap()
     }
 
-    /// What the linters were asked so far.
+    /// The requests that linters have received.
     pub fn asked(&self) -> Vec<(String, Request)> {
         self.asked.borrow().clone()
     }
@@ -98,7 +98,7 @@ pub fn finding(code: &str, line: u32, column: u32) -> Finding {
     }
 }
 
-/// The same with a fix.
+/// Adds a fix to a finding.
 pub fn fixed(finding: Finding, safe: bool, edits: Vec<Edit>) -> Finding {
     Finding { fix: Some(Fix { description: "Fix it".to_owned(), safe, edits }), ..finding }
 }
@@ -111,7 +111,7 @@ pub fn report(findings: Vec<Finding>) -> Report {
     Report { findings, files_checked: 1, exit_code: None, raw: String::new() }
 }
 
-/// A tool's schemas.
+/// The input and output schemas of a tool.
 pub fn schema(tool: &str) -> (Value, Value) {
     macro_rules! of {
         ($($tool:literal),*) => {
@@ -128,7 +128,7 @@ pub fn schema(tool: &str) -> (Value, Value) {
     (serde_json::from_str(input).unwrap(), serde_json::from_str(output).unwrap())
 }
 
-/// The answer as the host gets it, which fits the tool's schema.
+/// The result as the host gets it, after it was checked against the tool's schema.
 pub fn fits<T: Serialize>(tool: &str, result: Result<T, Failure>) -> Value {
     let answer = serde_json::to_value(Answer::from(result)).unwrap();
     cofferdam_testing::fits(&schema(tool).1, &answer);

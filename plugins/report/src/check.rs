@@ -1,13 +1,13 @@
-//! What is wrong with a report, as the tool's errors.
+//! Validates a report, and converts its problems to the tool's errors.
 
 use cofferdam_report_format::{Args, Problem, Report};
 use cofferdam_sdk::{Context, ToolError};
 
-/// A report without problems.
+/// Validates a report that was submitted.
 ///
 /// # Errors
 /// The first problem: `SummaryMismatch`, `DuplicateFindingId`, `RelativePathError`,
-/// `InvalidTimestamp`, or `InvalidTimeRange` where the end is before the start.
+/// `InvalidTimestamp`, or `InvalidTimeRange` if the end is before the start.
 pub fn check(args: Args, context: &Context) -> Result<Report, ToolError> {
     let (report, problems) = Report::check(args);
     match problems.first() {

@@ -1,7 +1,7 @@
-//! The `report` plugin: `save_agent_report` keeps what a verification agent found.
+//! The `report` plugin: `save_agent_report` saves the report of a verification agent.
 //!
-//! [`check`] says what is wrong with a report, [`place`] finds names that are free. What a report
-//! is and how it is shown is in `cofferdam_reporting`, which the host sums reports up with.
+//! [`check`] validates a report, [`place`] finds free names. The format of a report and its
+//! rendering are in `cofferdam_report_format`, which the host uses to sum up reports.
 
 pub mod check;
 pub mod place;

@@ -1,4 +1,4 @@
-//! Where a new report goes: the first name that is free.
+//! Finds the path for a new report.
 
 use std::collections::HashSet;
 use std::{fs, io};
@@ -7,11 +7,11 @@ use cofferdam_report_format::Report;
 use cofferdam_report_format::place::{EXTENSIONS, directory, stem};
 use cofferdam_sdk::{Context, ToolError};
 
-/// The path of a new report, relative to the workspace and without its extension: the first
-/// that none of the [`EXTENSIONS`] is taken for.
+/// The path of a new report, relative to the workspace and without extension: the first for which
+/// no file with any of the [`EXTENSIONS`] exists.
 ///
 /// # Errors
-/// As [`Context::resolve`] and [`ToolError::io`], for the directory.
+/// Those of [`Context::resolve`] and [`ToolError::io`] for the directory.
 pub fn find(report: &Report, context: &Context) -> Result<String, ToolError> {
     let directory = directory(report);
     let taken = names(&directory, context)?;
@@ -26,7 +26,7 @@ pub fn find(report: &Report, context: &Context) -> Result<String, ToolError> {
     Ok(format!("{directory}/{}", stem(agent, number)))
 }
 
-/// What a directory holds; nothing where it does not exist.
+/// The names in a directory; empty if it does not exist.
 fn names(directory: &str, context: &Context) -> Result<HashSet<String>, ToolError> {
     let local = context.local(&context.resolve(directory)?);
     let list = |local| {

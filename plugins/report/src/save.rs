@@ -1,4 +1,4 @@
-//! `save_agent_report`: from what was submitted to three new files.
+//! `save_agent_report`: validates a report and writes its three files.
 
 use cofferdam_report_format::place::EXTENSIONS;
 use cofferdam_report_format::{Agent, Args, Summary};
@@ -9,36 +9,35 @@ use serde_json::Number;
 use crate::check::check;
 use crate::place;
 
-/// Answer of `save_agent_report`.
+/// The result of `save_agent_report`.
 #[derive(Debug, Serialize)]
 pub struct Output {
-    /// The new files.
+    /// The paths of the new files.
     pub report: Files,
-    /// Who reported.
+    /// The agent that reported.
     pub agent_name: Agent,
     /// The phase that was verified.
     pub phase: Number,
-    /// How much was found.
+    /// The number of findings.
     pub summary: Summary,
 }
 
 /// Absolute paths of a report's files.
 #[derive(Debug, Serialize)]
 pub struct Files {
-    /// As submitted.
+    /// The report as submitted.
     pub json: String,
-    /// For reading as text.
+    /// The report as Markdown.
     pub markdown: String,
-    /// For reading in a browser.
+    /// The report as a web page.
     pub html: String,
 }
 
-/// Writes the three files. Where one of them exists by now, that is an error, and the host keeps
-/// nothing of the others.
+/// Writes the three files. If one of them exists, the call fails and the host discards the others.
 ///
 /// # Errors
-/// As [`check`], [`place::find`] and [`Context::create`]; `InvalidOutput` where the report can't be
-/// written as JSON.
+/// Those of [`check`], [`place::find`] and [`Context::create`]; `InvalidOutput` if the report can't
+/// be serialized.
 pub fn run(args: Args, context: &Context) -> Result<Output, ToolError> {
     let report = check(args, context)?;
     let stem = place::find(&report, context)?;
@@ -74,8 +73,8 @@ mod tests {
     const OUTPUT: &str =
         include_str!("../../../schemas/tools/report.save_agent_report.output.json");
 
-    /// The texts of the three files, in the order of their extensions, the workspace, and the
-    /// answer.
+    /// The texts of the three files in the order of their extensions, the workspace, and the
+    /// result.
     fn saved(args: &Value) -> ([String; 3], String, Value) {
         let directory = tempfile::tempdir().unwrap();
         let context = Context::for_directory(directory.path());
@@ -165,7 +164,7 @@ Replace with: model_config = ConfigDict(validate_assignment=True)
     }
 
     #[test]
-    fn what_an_agent_writes_stays_text() {
+    fn text_of_agents_is_escaped() {
         let hostile = "</pre><script>alert(1)</script>\n```\n| a | b |\n\x1b[2J\u{202e}\u{e0041}<!-- \
                        ![x](http://x.test) \" onload='x'";
         let mut args = examples()[1].clone();

@@ -1,7 +1,7 @@
-//! Tasks for the operator's agents: the host asks one, reads its answer by its output contract,
-//! and asks again where that is broken.
+//! Gives tasks to the operator's agents. The host runs the agent, parses its response by its output
+//! contract, and retries if the response breaks it.
 //!
-//! On the machine that develops a plugin nobody is asked.
+//! In native builds (tests of a plugin) no agent runs: every task returns an error.
 
 use crate::ToolError;
 
@@ -9,11 +9,11 @@ pub use crate::bindings::cofferdam::host::agents::{
     Action, Answer, Broken, Error, Kept, Report, Task,
 };
 
-/// Gives an agent a task and waits for its answer. That the answer breaks its contract is no
-/// error.
+/// Gives an agent a task and waits for its response. A response that breaks its contract is
+/// returned as a report too.
 ///
 /// # Errors
-/// There is no answer: see [`Error`].
+/// See [`Error`]: there is no response.
 pub fn run(task: &Task) -> Result<Report, Error> {
     #[cfg(target_family = "wasm")]
     return crate::bindings::cofferdam::host::agents::run(task);

@@ -1,5 +1,5 @@
-//! Backends: linters, test runners and builders that tools reach through the host, so that an
-//! operator can swap them.
+//! Backends: linters, test runners and builders. Tools call them through the host, so that the
+//! operator can choose between them.
 //!
 //! ```ignore
 //! use cofferdam_sdk::backend::linting::{Report, Request};
@@ -14,22 +14,23 @@
 //! linter!(Mine);
 //! ```
 //!
-//! The names that these functions get are those of the `[[backends]]` in the manifest. Paths in
-//! requests and reports are relative to the workspace; see the WIT package `cofferdam:backend`
-//! for what else reports promise.
+//! The `name` that these functions get is one from `[[backends]]` in the manifest. Paths in
+//! requests and reports are relative to the workspace. The WIT package `cofferdam:backend` defines
+//! the fields of reports.
 
 use crate::Context;
 
 pub use crate::bindings::cofferdam::backend::types::Error;
 pub use crate::bindings::cofferdam::backend::{building, linting, testing};
 
-/// The linters, test runners and builders that the operator has, for tools that use them.
+/// Calls the linters, test runners and builders that the operator has.
 pub mod available {
     pub use crate::bindings::cofferdam::backend::{builders, linters, test_runners};
 }
 
-/// The one of some test runners or builders that is surest that it fits a project; of those that
-/// are equally sure, the first of `preferred`, with all others behind them. `None` where none fits.
+/// Chooses a test runner or builder for a project: the one whose `detect` returns the highest
+/// value. Of equal ones, the first in `preferred` wins; backends not in `preferred` come last.
+/// `None` if all return 0.
 pub fn surest<'a>(
     available: &'a [String],
     detect: impl Fn(&str) -> u8,
@@ -45,18 +46,18 @@ pub fn surest<'a>(
         .map(|(_, name)| name)
 }
 
-/// Finds what is wrong in source files.
+/// A backend that finds problems in source files.
 pub trait Linter {
     /// The version of what the backend `name` runs.
     ///
     /// # Errors
-    /// It can't work here.
+    /// [`Error::Unavailable`] if the linter can't run here.
     fn version(name: &str, context: &Context) -> Result<String, Error>;
 
-    /// Lints with the backend `name`.
+    /// Lints files with the backend `name`.
     ///
     /// # Errors
-    /// See [`Error`]. Findings are none.
+    /// See [`Error`]. Findings are not errors.
     fn lint(
         name: &str,
         request: &linting::Request,
@@ -64,7 +65,7 @@ pub trait Linter {
     ) -> Result<linting::Report, Error>;
 }
 
-/// Runs the tests of a project.
+/// A backend that runs the tests of a project.
 pub trait TestRunner {
     /// How sure the backend `name` is that it fits the project in the directory `root` of the
     /// workspace: 0 (not at all) to 100.
@@ -73,13 +74,13 @@ pub trait TestRunner {
     /// The version of what the backend `name` runs.
     ///
     /// # Errors
-    /// It can't work here.
+    /// [`Error::Unavailable`] if the test runner can't run here.
     fn version(name: &str, context: &Context) -> Result<String, Error>;
 
     /// Runs tests with the backend `name`.
     ///
     /// # Errors
-    /// See [`Error`]. Tests that fail are none, nor is a timeout.
+    /// See [`Error`]. Failed tests and a timeout are not errors.
     fn run(
         name: &str,
         request: &testing::Request,
@@ -87,7 +88,7 @@ pub trait TestRunner {
     ) -> Result<testing::Report, Error>;
 }
 
-/// Builds a project.
+/// A backend that builds a project.
 pub trait Builder {
     /// How sure the backend `name` is that it fits the project in the directory `root` of the
     /// workspace: 0 (not at all) to 100.
@@ -96,13 +97,13 @@ pub trait Builder {
     /// The version of what the backend `name` runs.
     ///
     /// # Errors
-    /// It can't work here.
+    /// [`Error::Unavailable`] if the builder can't run here.
     fn version(name: &str, context: &Context) -> Result<String, Error>;
 
     /// Builds with the backend `name`.
     ///
     /// # Errors
-    /// See [`Error`]. A build that fails is none, nor is a timeout.
+    /// See [`Error`]. A failed build and a timeout are not errors.
     fn build(
         name: &str,
         request: &building::Request,
@@ -112,7 +113,7 @@ pub trait Builder {
 
 macro_rules! bindings {
     ($module:ident, $world:literal, $path:literal, $types:literal => $shared:ident) => {
-        /// The generated bindings of what such a backend exports.
+        /// The generated bindings of this kind of backend.
         #[doc(hidden)]
         #[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "generated")]
         pub mod $module {
@@ -153,7 +154,7 @@ bindings!(
     "cofferdam:backend/building@0.1.0" => building
 );
 
-/// Makes a type that is a [`Linter`](crate::backend::Linter) this component's linter.
+/// Exports a type that implements [`Linter`](crate::backend::Linter) as this component's linter.
 #[macro_export]
 macro_rules! linter {
     ($backend:ident) => {
@@ -184,7 +185,8 @@ macro_rules! linter {
     };
 }
 
-/// Makes a type that is a [`TestRunner`](crate::backend::TestRunner) this component's test runner.
+/// Exports a type that implements [`TestRunner`](crate::backend::TestRunner) as this component's
+/// test runner.
 #[macro_export]
 macro_rules! test_runner {
     ($backend:ident) => {
@@ -222,7 +224,7 @@ macro_rules! test_runner {
     };
 }
 
-/// Makes a type that is a [`Builder`](crate::backend::Builder) this component's builder.
+/// Exports a type that implements [`Builder`](crate::backend::Builder) as this component's builder.
 #[macro_export]
 macro_rules! builder {
     ($backend:ident) => {
@@ -265,7 +267,7 @@ mod tests {
     use super::surest;
 
     #[test]
-    fn the_surest_is_chosen_and_order_breaks_ties() {
+    fn the_surest_backend_is_chosen_and_order_breaks_ties() {
         let all = ["a", "b", "c"].map(str::to_owned);
         for (sure, wanted) in [
             ([90, 80, 70], Some("a")),

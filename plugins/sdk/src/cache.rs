@@ -1,14 +1,14 @@
-//! What a plugin wants to find again in a later call, such as an index. It may be gone at any
-//! time: a tool without it answers the same, only later.
+//! A cache for values that a plugin can reuse in later calls, such as an index. An entry may be
+//! removed at any time; a tool must return the same result without it.
 //!
-//! On the machine that develops a plugin nothing is kept.
+//! In native builds (tests of a plugin) nothing is stored.
 
 #[cfg(target_family = "wasm")]
 use crate::bindings::cofferdam::host::cache;
 
 pub use crate::bindings::cofferdam::host::cache::Error;
 
-/// What was kept under `key`, by a call that saw the same files.
+/// The value stored under `key` by a call that saw the same files; `None` if there is none.
 pub fn get(key: &str) -> Option<Vec<u8>> {
     #[cfg(target_family = "wasm")]
     return cache::get(key);
@@ -19,10 +19,10 @@ pub fn get(key: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Keeps a value under `key`, in place of the one before.
+/// Stores a value under `key`, replacing an earlier one.
 ///
 /// # Errors
-/// It is not kept: see [`Error`].
+/// See [`Error`]: the value was not stored.
 pub fn put(key: &str, value: &[u8]) -> Result<(), Error> {
     #[cfg(target_family = "wasm")]
     return cache::put(key, value);

@@ -1,4 +1,4 @@
-//! One call, as its tool sees it, and the paths of its workspace.
+//! The context of a call, and the paths of its workspace.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use crate::ToolError;
 use crate::bindings::cofferdam::tool::types::CallContext;
 
-/// The longest path that is looked at, in bytes: Linux' `PATH_MAX`.
-const MAX_PATH: usize = 4096;
+/// The maximum length of a path, in bytes: Linux' `PATH_MAX`.
+const MAX_PATH_BYTES: usize = 4096;
 
-/// What the workspace is called for a component.
+/// The path of the workspace inside a component.
 pub(crate) const WORKSPACE: &str = "/workspace";
 
-/// What the host tells a tool about one call.
+/// What a tool knows about the call that it handles.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// Identifies the call in the journal.
     pub call_id: String,
     /// Milliseconds left until the host stops the call, counted from its start.
     pub deadline_ms: u32,
-    /// Paths the call may touch, relative to the workspace; empty: all of it. The host
-    /// enforces it; a tool may use it to say early what it will not do.
+    /// Paths that the call may access, relative to the workspace; empty: all of it. The host
+    /// enforces it; a tool may check it to fail early.
     pub scope: Vec<String>,
     workspace: String,
     root: PathBuf,
@@ -39,8 +39,7 @@ impl From<CallContext> for Context {
 }
 
 impl Context {
-    /// What a backend has in place of a call's own context: the workspace, and nothing that
-    /// tells calls apart.
+    /// The context of a backend: the workspace, without call id, deadline and scope.
     #[doc(hidden)]
     pub fn for_backend() -> Self {
         Self {
@@ -52,8 +51,7 @@ impl Context {
         }
     }
 
-    /// A context whose workspace is an ordinary directory: for testing a tool's logic on the
-    /// machine that develops it.
+    /// A context whose workspace is an ordinary directory, for testing a tool in a native build.
     pub fn for_directory(root: &Path) -> Self {
         Self {
             call_id: "test".to_owned(),
@@ -64,9 +62,9 @@ impl Context {
         }
     }
 
-    /// How long work may take that begins `elapsed` after the call, in milliseconds: what is
-    /// wanted, but no more than is left of the call, less a tenth of all its time, at most a
-    /// second, so that there is still time to answer. Never 0, which would mean no limit.
+    /// The timeout in milliseconds for work that starts `elapsed` after the call: `wanted`, but at
+    /// most the time left of the call, less a tenth of the call's time (at most a second) that is
+    /// reserved for returning the result. Never 0, which would mean no limit.
     pub fn timeout_ms(&self, wanted: Option<u32>, elapsed: Duration) -> u32 {
         let reserve = (self.deadline_ms / 10).min(1_000);
         let elapsed = u32::try_from(elapsed.as_millis()).unwrap_or(u32::MAX);
@@ -79,7 +77,7 @@ impl Context {
         &self.workspace
     }
 
-    /// Turns a path that the caller wrote, relative to the workspace or absolute, into one
+    /// Resolves a path that the caller wrote, relative to the workspace or absolute, to a path
     /// inside the workspace.
     ///
     /// # Errors
@@ -90,9 +88,9 @@ impl Context {
         if path.is_empty() {
             return Err(ToolError::invalid_args("InvalidPath", "the path is empty"));
         }
-        if path.len() > MAX_PATH {
+        if path.len() > MAX_PATH_BYTES {
             return denied(format!(
-                "the path is {} bytes long; at most {MAX_PATH} are allowed",
+                "the path is {} bytes long; at most {MAX_PATH_BYTES} are allowed",
                 path.len()
             ));
         }
@@ -139,13 +137,13 @@ impl Context {
         if path.0.is_empty() { workspace.to_owned() } else { format!("{workspace}/{}", path.0) }
     }
 
-    /// The workspace as an ordinary directory.
+    /// The workspace as a directory of this process.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn local_root(&self) -> &Path {
         &self.root
     }
 
-    /// The path by which this program opens a workspace path.
+    /// The path under which this process can open a workspace path.
     pub fn local(&self, path: &WorkspacePath) -> PathBuf {
         if path.0.is_empty() { self.root.clone() } else { self.root.join(&path.0) }
     }
@@ -162,7 +160,7 @@ impl WorkspacePath {
         &self.0
     }
 
-    /// The directories above it, the outermost first; without the workspace itself.
+    /// The directories above it, the outermost first, without the workspace.
     pub fn parents(&self) -> impl Iterator<Item = Self> {
         self.0.match_indices('/').map(|(end, _)| Self(self.0[..end].to_owned()))
     }
@@ -180,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_is_kept_back_for_the_answer() {
+    fn time_is_reserved_for_the_result() {
         for (deadline_ms, wanted, elapsed, timeout) in [
             (30_000, None, 0, 29_000),
             (30_000, None, 4_000, 25_000),
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_lead_to_a_path() {
+    fn parents_are_listed_from_the_outside() {
         let context = Context::for_directory(Path::new("/"));
         for (path, wanted) in [("a/b/c", &["a", "a/b"][..]), ("a", &[]), (".", &[])] {
             let parents: Vec<String> =
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_paths_are_the_callers() {
+    fn absolute_paths_are_those_of_the_caller() {
         let context = Context::for_directory(Path::new("/home/me/project/"));
         let path = context.resolve("a/b").unwrap();
         assert_eq!(context.absolute(&path), "/home/me/project/a/b");

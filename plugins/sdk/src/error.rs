@@ -1,4 +1,4 @@
-//! Why a call did not succeed.
+//! The error of a failed call.
 
 use std::fmt;
 use std::io;
@@ -11,71 +11,69 @@ use crate::files::last_refusal;
 
 pub use types::ErrorKind;
 
-/// An answer that is no success: a kind that the host branches on, a code that is stable for
-/// this tool, a message for the caller and, where the tool's contract has one, the failure
-/// document.
+/// Why a call failed: a kind that the host branches on, a code that is stable for this tool, a
+/// message for the caller, and optionally a failure document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolError {
-    /// What sort of failure this is.
+    /// The kind of failure, on which the host branches.
     pub kind: ErrorKind,
-    /// Stable name, such as `InvalidRegex`.
+    /// A stable name, such as `InvalidRegex`.
     pub code: String,
-    /// What was wrong, where, and what would be right.
+    /// What is wrong, where, and what would be right.
     pub message: String,
-    /// The failure document of the tool's contract.
+    /// The failure document, for tools that have one.
     pub detail: Option<Box<serde_json::Value>>,
 }
 
 impl ToolError {
-    /// A failure of the given kind.
+    /// Makes an error of the given kind.
     pub fn new(kind: ErrorKind, code: &str, message: impl Into<String>) -> Self {
         Self { kind, code: code.to_owned(), message: message.into(), detail: None }
     }
-    /// The arguments fit the schema but make no sense.
+    /// Makes an error for arguments that fit the schema but are not usable.
     pub fn invalid_args(code: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidArgs, code, message)
     }
-    /// Something that the call names does not exist.
+    /// Makes an error for something the call names that does not exist.
     pub fn not_found(code: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, code, message)
     }
-    /// The workspace is not as the call expects it.
+    /// Makes an error for a workspace that is not in the state the call expects.
     pub fn conflict(code: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Conflict, code, message)
     }
-    /// The call may not do this.
+    /// Makes an error for something that the call may not do.
     pub fn denied(code: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Denied, code, message)
     }
-    /// Too much of something.
+    /// Makes an error for an exceeded limit.
     pub fn limit(code: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Limit, code, message)
     }
-    /// Something that the tool relies on is not there.
+    /// Makes an error for something missing that the tool depends on.
     pub fn unavailable(code: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, code, message)
     }
-    /// Anything else that went wrong.
+    /// Makes an error for any other failure.
     pub fn failed(code: &str, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Failed, code, message)
     }
-    /// Adds the failure document. One that can't be written as JSON is left out.
+    /// Adds the failure document. A value that can't be serialized is ignored.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Serialize) -> Self {
         self.detail = serde_json::to_value(detail).ok().map(Box::new);
         self
     }
-    /// The manifest names a tool that the plugin does not have.
+    /// Makes the error for a tool that the manifest has but the plugin does not.
     #[doc(hidden)]
     pub fn unknown_tool(name: &str) -> Self {
         Self::failed("UnknownTool", format!("the plugin has no tool '{name}'"))
     }
-    /// An error of the file system about `path`.
+    /// Makes an error from an I/O error about `path`.
     ///
-    /// The codes are the names of Python's exceptions, as agents know them, and
-    /// `UnsupportedFile` for what the host never changes, such as a file with several hard
-    /// links. To be called before anything else is done with a file: the host only remembers
-    /// why it refused the last thing.
+    /// The codes are the names of Python's exceptions, which agents know, and `UnsupportedFile` for
+    /// files that the host never changes, such as one with several hard links. Call this before any
+    /// other file operation: the host remembers only the last refusal.
     pub fn io(path: &str, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => {
@@ -101,7 +99,7 @@ impl ToolError {
             _ => Self::failed("OSError", format!("{path}: {error}")),
         }
     }
-    /// `path` is a directory where a file is wanted.
+    /// Makes the error for a directory where a file is expected.
     pub fn is_a_directory(path: &str) -> Self {
         Self::invalid_args("IsADirectoryError", format!("is a directory, not a file: {path}"))
     }

@@ -1,8 +1,8 @@
-//! The files of the workspace, whole ones. What is written becomes real as a whole when the
-//! call succeeds: that is the host's business, and nothing here is undone by hand.
+//! Reading and writing whole files of the workspace. The host commits all changes when the call
+//! succeeds, so nothing here is rolled back.
 //!
-//! `system` holds what a component has to ask the host for and a program on the machine that
-//! develops it asks the operating system for. Everything else is the standard library's.
+//! `system` has what the standard library can't do: a component asks the host for it, a native
+//! build the operating system.
 
 #[cfg(target_family = "wasm")]
 #[path = "files/host.rs"]
@@ -20,17 +20,17 @@ use crate::{Context, ToolError, WorkspacePath};
 
 pub(crate) use system::last_refusal;
 
-/// How a file is opened for writing.
+/// Whether a file that is written may exist already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Opening {
-    /// What is there is replaced.
+enum WriteMode {
+    /// Replaces an existing file.
     Replace,
-    /// Nothing may be there.
+    /// Fails if the path exists.
     New,
 }
 
-/// The errors are those of [`ToolError::io`] where nothing else is said. Directories that are
-/// missing above a file that is made are made too.
+/// File operations. Unless documented otherwise, the errors are those of [`ToolError::io`].
+/// Operations that create a file also create missing parent directories.
 impl Context {
     /// Reads a whole file.
     ///
@@ -43,7 +43,7 @@ impl Context {
         if metadata.is_dir() {
             return Err(ToolError::is_a_directory(&path.to_string()));
         }
-        // One more byte than the size, so that the end is seen without growing the buffer.
+        // One byte more than the size, so that the end is detected without growing the buffer.
         let size = usize::try_from(metadata.len()).unwrap_or(0);
         let mut contents = Vec::with_capacity(size.saturating_add(1));
         file.read_to_end(&mut contents).map_err(error)?;
@@ -66,20 +66,20 @@ impl Context {
         })
     }
 
-    /// Creates a file, or replaces what is in it; its permissions stay.
+    /// Creates a file, or replaces the contents of an existing one; its permissions stay.
     ///
     /// # Errors
     /// As [`ToolError::io`].
     pub fn write(&self, path: &WorkspacePath, contents: &[u8]) -> Result<(), ToolError> {
-        self.making_parents(path, || system::write(self, path, contents, Opening::Replace))
+        self.with_parents(path, || system::write(self, path, contents, WriteMode::Replace))
     }
 
-    /// Creates a file where there is nothing.
+    /// Creates a file that does not exist yet.
     ///
     /// # Errors
-    /// As [`ToolError::io`]; `FileExistsError` where there is something.
+    /// As [`ToolError::io`]; `FileExistsError` if the path exists.
     pub fn create(&self, path: &WorkspacePath, contents: &[u8]) -> Result<(), ToolError> {
-        self.making_parents(path, || system::write(self, path, contents, Opening::New))
+        self.with_parents(path, || system::write(self, path, contents, WriteMode::New))
     }
 
     /// Removes a file or a symbolic link.
@@ -90,21 +90,21 @@ impl Context {
         fs::remove_file(self.local(path)).map_err(io_error(path))
     }
 
-    /// Moves a file or a symbolic link, over an existing one if there is one.
+    /// Moves a file or a symbolic link; replaces an existing target.
     ///
     /// # Errors
     /// As [`ToolError::io`].
     pub fn rename(&self, from: &WorkspacePath, to: &WorkspacePath) -> Result<(), ToolError> {
         let (source, target) = (self.local(from), self.local(to));
-        // So that what is missing below can only be above the target.
+        // After this check, a missing path can only be a parent of the target.
         fs::symlink_metadata(&source).map_err(io_error(from))?;
-        self.making_parents(to, || fs::rename(&source, &target))
+        self.with_parents(to, || fs::rename(&source, &target))
     }
 
-    /// Reads where a symbolic link leads, as it is written in the link.
+    /// The target of a symbolic link, as stored in the link.
     ///
     /// # Errors
-    /// As [`ToolError::io`]; `UnicodeDecodeError` for a target that is not UTF-8.
+    /// As [`ToolError::io`]; `UnicodeDecodeError` if the target is not UTF-8.
     pub fn read_link(&self, path: &WorkspacePath) -> Result<String, ToolError> {
         let target = fs::read_link(self.local(path)).map_err(io_error(path))?;
         target.into_os_string().into_string().map_err(|target| {
@@ -113,16 +113,16 @@ impl Context {
         })
     }
 
-    /// Creates a symbolic link at `path`, where there is nothing. A relative target counts from
+    /// Creates a symbolic link at `path`, which must not exist. A relative target is relative to
     /// the link's directory.
     ///
     /// # Errors
-    /// As [`ToolError::io`]; `FileExistsError` where there is something.
+    /// As [`ToolError::io`]; `FileExistsError` if the path exists.
     pub fn create_link(&self, path: &WorkspacePath, target: &str) -> Result<(), ToolError> {
-        self.making_parents(path, || system::create_link(self, path, target))
+        self.with_parents(path, || system::create_link(self, path, target))
     }
 
-    /// Whether a file's owner may execute it.
+    /// Whether a file is executable by its owner.
     ///
     /// # Errors
     /// As [`ToolError::io`].
@@ -130,7 +130,7 @@ impl Context {
         system::is_executable(self, path).map_err(io_error(path))
     }
 
-    /// Lets everybody execute a file who may read it, or nobody.
+    /// Sets the executable bit for everyone who may read the file, or clears all executable bits.
     ///
     /// # Errors
     /// As [`ToolError::io`].
@@ -138,9 +138,9 @@ impl Context {
         system::set_executable(self, path, executable).map_err(io_error(path))
     }
 
-    /// Does something that makes `path`. The directories above it are there most of the time,
-    /// so they are made only where it fails without them.
-    fn making_parents(
+    /// Runs `make`, which creates `path`. Parent directories usually exist, so they are created
+    /// only if `make` fails without them.
+    fn with_parents(
         &self,
         path: &WorkspacePath,
         make: impl Fn() -> io::Result<()>,
@@ -155,14 +155,14 @@ impl Context {
     }
 }
 
-/// What a file's errors are called.
+/// Returns a function that converts I/O errors about `path`.
 fn io_error(path: &WorkspacePath) -> impl Fn(io::Error) -> ToolError + Copy {
     move |error| ToolError::io(&path.to_string(), &error)
 }
 
-/// Creates the directories above `path`, the deepest one first: those further up may be out of
-/// the call's scope. Unlike [`fs::create_dir_all`] it ends with what failed, so that the host
-/// can be asked why.
+/// Creates the directories above `path`, the deepest one first: those further up may be outside of
+/// the call's scope. Unlike [`fs::create_dir_all`], the last operation is the one that failed, so
+/// that the host can be asked for the reason.
 fn create_parents(path: &Path) -> io::Result<()> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let created = match fs::create_dir(parent) {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_names_what_is_wrong() {
+    fn reading_errors_have_codes() {
         let (directory, context) = workspace();
         fs::write(directory.path().join("binary"), [0x41, 0xff]).unwrap();
         let read = |path: &str| context.read_text(&context.resolve(path).unwrap());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_stay_and_change() {
+    fn permissions_are_kept_and_set() {
         let (directory, context) = workspace();
         let path = context.resolve("text").unwrap();
         let mode =
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn files_move_and_go_away() {
+    fn files_are_renamed_and_removed() {
         let (directory, context) = workspace();
         let at = |path: &str| context.resolve(path).unwrap();
         context.rename(&at("text"), &at("deep/er/text")).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_made_and_read_but_not_followed() {
+    fn links_are_created_and_read_but_not_followed() {
         let (directory, context) = workspace();
         let at = |path: &str| context.resolve(path).unwrap();
         context.create_link(&at("deep/link"), "../text").unwrap();

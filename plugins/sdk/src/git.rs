@@ -1,35 +1,35 @@
-//! Git on a repository that nobody vouches for: what has changed in the workspace, without
-//! running anything that the repository names.
+//! Runs git on a repository that is not trusted: lists the changes in the workspace without running
+//! anything that the repository names.
 //!
-//! A repository's own configuration can name programs that git then runs: filters, monitors of
-//! the file system, external diffs, transports and more. Each way is closed by the environment, by
-//! settings that overrule the repository's, or by an option:
+//! A repository's own configuration can name programs that git then runs: filters, file system
+//! monitors, external diffs, transports and more. Each of these is disabled by the environment, by
+//! settings that override those of the repository, or by an option:
 //!
-//! | what a repository can plant | what closes it |
+//! | what a repository can contain | how it is disabled |
 //! |---|---|
-//! | `core.fsmonitor`, hooks, `core.pager` | overruled |
-//! | `filter.*.clean`, `.smudge`, `.process` | the names are listed first, then each is overruled |
+//! | `core.fsmonitor`, hooks, `core.pager` | overridden |
+//! | `filter.*.clean`, `.smudge`, `.process` | all names are listed first, then each is overridden |
 //! | `diff.external`, `diff.*.command`, `diff.*.textconv` | `--no-ext-diff`, `--no-textconv` |
 //! | a missing object that a remote promises: `core.sshCommand`, `core.gitProxy`, `credential.helper`, `ext::` | nothing is fetched, no protocol is allowed |
 //! | a submodule with a configuration of its own | git does not look into submodules |
 //! | `core.worktree`, a repository above the workspace | the repository is `.git`, the tree is the workspace |
 //! | `alias.*` | can't replace git's own commands, and only these are run |
 //!
-//! Only the workspace itself is looked at: a workspace that is a directory of a larger
-//! repository is none. Needs git 2.32 or later.
+//! Only a repository in the workspace's root is used: a workspace that is a subdirectory of a
+//! repository counts as having none. Needs git 2.32 or later.
 
 use crate::process::{self, Changes, Command, End, Output};
 use crate::{Context, ToolError};
 
-/// The same for each run, whatever the user's and the machine's settings are.
+/// Environment variables that make git independent of the settings of the user and the machine.
 const ENVIRONMENT: &[(&str, &str)] = &[
     ("GIT_DIR", ".git"),
-    // Without it, `core.worktree` could lead elsewhere.
+    // Otherwise `core.worktree` could point elsewhere.
     ("GIT_WORK_TREE", "."),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_ATTR_NOSYSTEM", "1"),
-    // No write of the index, so no hook for one either.
+    // Git does not write the index, so no hook for that runs.
     ("GIT_OPTIONAL_LOCKS", "0"),
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_NO_LAZY_FETCH", "1"),
@@ -37,7 +37,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("LC_ALL", "C"),
 ];
 
-/// What overrules the repository's settings.
+/// Settings that override those of the repository.
 const SETTINGS: &[(&str, &str)] = &[
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -50,23 +50,22 @@ const SETTINGS: &[(&str, &str)] = &[
     ("column.status", "never"),
     ("advice.statusHints", "false"),
     ("protocol.allow", "never"),
-    // It runs git once more, in each submodule.
+    // This setting makes git run itself in each submodule.
     ("status.submoduleSummary", "false"),
 ];
 
-/// Submodules count by the commit that they are at; nothing in them is looked at.
+/// Compares submodules only by their commits, without reading their files.
 const SUBMODULES: &str = "--ignore-submodules=dirty";
 
-/// What `git status` prints with these options.
+/// Runs `git status` with these options; returns its output.
 ///
 /// # Errors
-/// `NotARepository`, `GitFailed`, `TimeoutError`, those of the options, and those of running
-/// programs.
+/// `NotARepository`, `GitFailed`, `TimeoutError`, those of [`crate::process::run`].
 pub fn status(options: &[&str], context: &Context) -> Result<Output, ToolError> {
     run(&[&["status", SUBMODULES], options].concat(), context)
 }
 
-/// What `git diff` prints with these options: a patch from `a/` to `b/`.
+/// Runs `git diff` with these options; returns its output, a patch from `a/` to `b/`.
 ///
 /// # Errors
 /// As [`status`].
@@ -83,12 +82,11 @@ pub fn diff(options: &[&str], context: &Context) -> Result<Output, ToolError> {
     run(&[&own[..], options].concat(), context)
 }
 
-/// The files that differ from the last commit and are still there, those that git does not know
-/// yet included and ignored ones left out. Relative to the workspace, in git's order; names that
-/// are no UTF-8 are left out.
+/// The existing files that differ from the last commit, with untracked but without ignored files.
+/// Paths are relative to the workspace, in git's order; names that are not UTF-8 are left out.
 ///
 /// # Errors
-/// As [`status`]; `GitFailed` for more files than fit into a program's output.
+/// As [`status`]; `GitFailed` if the list is longer than a program's output may be.
 pub fn changed_files(context: &Context) -> Result<Vec<String>, ToolError> {
     let options = ["--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"];
     let output = status(&options, context)?;
@@ -98,8 +96,8 @@ pub fn changed_files(context: &Context) -> Result<Vec<String>, ToolError> {
     Ok(output.stdout.bytes.split(|&byte| byte == 0).filter_map(changed_file).collect())
 }
 
-/// The path of an entry `XY PATH`, unless its file is gone or it is a directory: a repository
-/// within this one.
+/// The path of an entry `XY PATH`; `None` if the file does not exist or is a directory, which is a
+/// nested repository.
 fn changed_file(entry: &[u8]) -> Option<String> {
     let (&[_, in_tree, _], path) = entry.split_first_chunk()?;
     let path = str::from_utf8(path).ok()?;
@@ -107,18 +105,18 @@ fn changed_file(entry: &[u8]) -> Option<String> {
     (in_tree != b'D' && !staged_and_gone && !path.ends_with('/')).then(|| path.to_owned())
 }
 
-/// Runs git with nothing that the repository names.
+/// Runs git with everything overridden that the repository names.
 fn run(arguments: &[&str], context: &Context) -> Result<Output, ToolError> {
-    // Which settings there are can only be told by git itself: files include others.
+    // Only git can list its settings, since configuration files include others.
     let listed = checked(&command(&["config", "--list", "--name-only", "-z"], &[]), context)?;
     if listed.stdout.total > listed.stdout.bytes.len() as u64 {
         return Err(ToolError::failed("GitFailed", "the repository has too many settings"));
     }
-    checked(&command(arguments, &overruled(&listed.stdout.bytes)?), context)
+    checked(&command(arguments, &filter_overrides(&listed.stdout.bytes)?), context)
 }
 
-/// Settings that switch off each filter that one of these names (separated by NUL) is for.
-fn overruled(names: &[u8]) -> Result<Vec<(String, &'static str)>, ToolError> {
+/// Settings that disable each filter named in `names`, a list separated by NUL.
+fn filter_overrides(names: &[u8]) -> Result<Vec<(String, &'static str)>, ToolError> {
     let mut settings = Vec::new();
     for name in names.split(|&byte| byte == 0).filter(|name| name.starts_with(b"filter.")) {
         let Ok(name) = str::from_utf8(name) else {
@@ -141,7 +139,7 @@ fn command(arguments: &[&str], settings: &[(String, &str)]) -> Command {
     let settings: Vec<(&str, &str)> = fixed.chain(found).collect();
     let mut environment: Vec<(String, String)> =
         ENVIRONMENT.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-    // Not `-c`, which would end a name at its first `=`.
+    // Not `-c`, which would cut a name at its first `=`.
     environment.push(("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string()));
     for (index, (key, value)) in settings.into_iter().enumerate() {
         environment.push((format!("GIT_CONFIG_KEY_{index}"), key.to_owned()));
@@ -154,14 +152,14 @@ fn command(arguments: &[&str], settings: &[(String, &str)]) -> Command {
     }
 }
 
-/// Runs a command that has to succeed.
+/// Runs a command; a failure of git is an error.
 fn checked(command: &Command, context: &Context) -> Result<Output, ToolError> {
     let output = process::run(command, context)?;
     match &output.end {
         End::Exited(0) => Ok(output),
         End::Exited(code) => {
             let stderr = output.stderr_text();
-            // `git diff` starts it with a capital letter.
+            // `git diff` writes it with a capital letter.
             Err(if stderr.contains("ot a git repository") {
                 let message = "the workspace is not a git repository: it has no usable .git";
                 ToolError::not_found("NotARepository", message)
@@ -190,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_switched_off_whatever_they_are_called() {
+    fn filters_of_any_name_are_disabled() {
         let names = b"core.bare\0filter.lfs.clean\0filter.a=b.c.process\0filter.x.required\0\
             filter.x.other\0diff.x.textconv\0";
         let wanted = [
@@ -198,12 +196,12 @@ mod tests {
             ("filter.a=b.c.process".to_owned(), ""),
             ("filter.x.required".to_owned(), "false"),
         ];
-        assert_eq!(overruled(names).unwrap(), wanted);
-        assert_eq!(overruled(b"filter.\xff.clean\0").unwrap_err().code, "GitFailed");
+        assert_eq!(filter_overrides(names).unwrap(), wanted);
+        assert_eq!(filter_overrides(b"filter.\xff.clean\0").unwrap_err().code, "GitFailed");
     }
 
     #[test]
-    fn changed_files_are_those_that_are_there() {
+    fn changed_files_are_existing_files() {
         for (entry, wanted) in [
             (&b" M src/a b.rs"[..], Some("src/a b.rs")),
             (b"?? new \xc3\xa9", Some("new é")),

@@ -1,9 +1,9 @@
-//! HTTP requests to the origins that the plugin requests and is granted: `wasi:http`, one request
-//! and its whole answer at a time.
+//! HTTP requests to the origins that the plugin requests and is granted, by `wasi:http`. A request
+//! is sent as a whole, and the response is read as a whole.
 //!
-//! The host follows no redirect, keeps no cookie, and adds what the operator has for an origin,
-//! such as a key that the plugin never sees. On the machine that develops a plugin nothing is
-//! sent: keep what makes requests and what reads answers apart from the sending.
+//! The host follows no redirects, stores no cookies, and adds credentials that the operator has for
+//! an origin, which the plugin never sees. In native builds (tests of a plugin) nothing is sent:
+//! keep code that builds requests or parses responses apart from sending.
 
 #[cfg(target_family = "wasm")]
 #[path = "http/host.rs"]
@@ -19,58 +19,58 @@ use std::time::Duration;
 
 use crate::ToolError;
 
-/// How large the body of an answer may be where nothing else is said, in bytes.
-const MOST: usize = 8 << 20;
+/// The default limit of a response body, in bytes.
+const DEFAULT_MAX_BODY_BYTES: usize = 8 << 20;
 
-/// A request.
+/// A request to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Such as `GET`.
+    /// The method, such as `GET`.
     pub method: String,
-    /// Such as `https://example.org/path?query`. What follows a `#` is not sent.
+    /// The URL, such as `https://example.org/path?query`. A fragment (`#...`) is not sent.
     pub url: String,
-    /// Names and values, beside those that say how it is transported.
+    /// Names and values of the headers, without those of the connection.
     pub headers: Vec<(String, String)>,
-    /// What it carries; empty: nothing.
+    /// The body; empty: none.
     pub body: Vec<u8>,
-    /// How long it may take, its whole answer included; none: as long as the call.
+    /// The timeout for the request with its whole response; `None`: the deadline of the call.
     pub timeout: Option<Duration>,
-    /// How large the body of the answer may be, in bytes.
-    pub most: usize,
+    /// The limit of the response body, in bytes.
+    pub max_body_bytes: usize,
 }
 
-/// The answer to a request, whatever its status.
+/// The response to a request, with any status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// Such as 200.
+    /// The status code, such as 200.
     pub status: u16,
-    /// Names, in lower case, and values.
+    /// Names of the headers, in lower case, and their values.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// All of it.
+    /// The whole body of the response.
     pub body: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// The plugin may not send that, or not there.
+    /// The plugin is not allowed to send this request.
     Denied(String),
-    /// It is no request that could be sent.
+    /// The request is malformed.
     Invalid(String),
-    /// It took too long.
+    /// The timeout was exceeded.
     Timeout,
-    /// Nobody is there, or nobody who could be trusted.
+    /// The server could not be reached, or its certificate is not trusted.
     Unreachable(String),
-    /// The answer is larger than it may be.
+    /// The response body exceeds its limit.
     TooLarge,
-    /// The host can't send it as it is set up, such as without a key that the operator names.
+    /// The host's settings are incomplete, such as a missing key for an origin.
     Setup(String),
-    /// Anything else on the way.
+    /// The request failed for another reason.
     Failed(String),
 }
 
 impl Request {
-    /// A request for what is at `url`.
+    /// Makes a request with the method GET.
     pub fn get(url: impl Into<String>) -> Self {
         Self {
             method: "GET".to_owned(),
@@ -78,28 +78,28 @@ impl Request {
             headers: Vec::new(),
             body: Vec::new(),
             timeout: None,
-            most: MOST,
+            max_body_bytes: DEFAULT_MAX_BODY_BYTES,
         }
     }
 
-    /// The same with one more header.
+    /// Adds a header to the request.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// The same with a limit of its time.
+    /// Sets the timeout of the request.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sends it and waits for the whole answer.
+    /// Sends the request and waits for the whole response.
     ///
     /// # Errors
-    /// See [`Error`]. A status such as 404 is no error.
+    /// See [`Error`]. A status such as 404 is not an error.
     pub fn send(&self) -> Result<Response, Error> {
         let parts = Parts::of(&self.url)?;
         system::send(self, &parts)
@@ -107,24 +107,24 @@ impl Request {
 }
 
 impl Response {
-    /// The first value of a header, if it is text.
+    /// The first value of a header, if it is valid UTF-8.
     pub fn header(&self, name: &str) -> Option<&str> {
         let (_, value) = self.headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name))?;
         std::str::from_utf8(value).ok()
     }
 
-    /// The body, with what is no UTF-8 replaced.
+    /// The body as text; invalid UTF-8 is replaced.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.body)
     }
 }
 
-/// A URL, taken apart. What its parts hold is the host's business.
+/// The parts of a URL. They are not validated here; the host does that.
 #[derive(Debug, PartialEq, Eq)]
 struct Parts<'a> {
     scheme: &'a str,
     authority: &'a str,
-    /// Path and query.
+    /// The path and the query.
     target: &'a str,
 }
 
@@ -141,8 +141,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Text as a part of a query: everything but letters, digits and `-._~` as `%` and two digits
-/// (RFC 3986, section 2.1).
+/// Percent-encodes text for a query: all bytes except letters, digits and `-._~` (RFC 3986, section
+/// 2.1).
 pub fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_split() {
         for (url, scheme, authority, target) in [
             ("https://a.example", "https", "a.example", ""),
             ("https://a.example/", "https", "a.example", "/"),
@@ -202,7 +202,7 @@ mod tests {
             assert_eq!(Parts::of(url).unwrap(), Parts { scheme, authority, target });
         }
         for url in ["", "a.example", "https:/a", "https:///a", "/a?b=https://c"] {
-            // The last one has a scheme that no grant has.
+            // The scheme of the last URL can't be granted.
             if let Ok(parts) = Parts::of(url) {
                 assert_eq!(parts.scheme, "/a?b=https");
             }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_while_a_plugin_is_developed() {
+    fn native_builds_send_nothing() {
         assert!(matches!(Request::get("https://a.example").send(), Err(Error::Setup(_))));
         assert!(matches!(Request::get("a.example").send(), Err(Error::Invalid(_))));
     }

@@ -17,17 +17,16 @@
 //! plugin!(Hello { greet });
 //! ```
 //!
-//! The host has checked the arguments against the tool's input schema before the plugin sees
-//! them, and checks the answer against the output schema afterwards. Every call runs in a
-//! fresh instance: a plugin has no state to keep and none to leak.
+//! The host checks the arguments against the tool's input schema before the plugin gets them, and
+//! the result against the output schema afterwards. Every call runs in a fresh instance, so a
+//! plugin has no state between calls.
 //!
-//! Files are read and changed through [`Context`] or the standard library. What a call changes
-//! becomes real as a whole when it succeeds; a call that returns an error changes nothing. So a
-//! tool writes as it goes, and returns an error where something is wrong.
+//! Files are read and written through [`Context`] or the standard library. All changes of a call
+//! are committed when it succeeds; a call that returns an error changes nothing. So a tool can
+//! write files before all of its checks are done, and return an error at any time.
 //!
-//! This crate also compiles for the machine that develops a plugin, so that a plugin's logic
-//! can be tested without WebAssembly; only the host's capabilities ([`scan`], [`log`],
-//! [`progress`]) are out of reach there.
+//! This crate also compiles natively, so that a plugin's logic can be tested without WebAssembly.
+//! The host's capabilities ([`scan`], [`log`], [`progress`]) are not available there.
 
 mod context;
 mod error;
@@ -50,7 +49,7 @@ pub use shorten::shorten;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The generated bindings, for what the rest of this crate does not wrap.
+/// The generated bindings, for interfaces that this crate does not wrap.
 #[expect(missing_docs, reason = "generated; the WIT files hold the documentation")]
 #[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "generated")]
 pub mod bindings {
@@ -63,19 +62,19 @@ pub mod bindings {
     });
 }
 
-/// Messages for the person who operates the host.
+/// Log messages for the operator of the host.
 pub mod log {
     pub use crate::bindings::cofferdam::host::log::{Level, emit};
 }
 
-/// How far a long call is.
+/// Reports the progress of a long call.
 pub mod progress {
     pub use crate::bindings::cofferdam::host::progress::report;
 }
 
-/// Makes a type the plugin of this component. Each name is one of the type's associated
-/// functions, `fn(Args, &Context) -> Result<Output, ToolError>`, and the short name of a tool
-/// in the manifest; `alias = function` gives a tool another name than its function.
+/// Exports a type as the plugin of this component. Each name is one of the type's associated
+/// functions, `fn(Args, &Context) -> Result<Output, ToolError>`, and the short name of a tool in
+/// the manifest; `alias = function` gives a tool a name that differs from its function.
 #[macro_export]
 macro_rules! plugin {
     ($plugin:ident { $($tool:ident $(= $function:ident)?),+ $(,)? }) => {
@@ -90,7 +89,7 @@ macro_rules! plugin {
         }
         #[cfg(target_family = "wasm")]
         $crate::bindings::export!($plugin with_types_in $crate::bindings);
-        /// Calls the plugin as the host would, on the machine that develops it.
+        /// Calls a tool as the host would, in a native build.
         #[cfg(not(target_family = "wasm"))]
         pub fn call(
             name: &str,
@@ -120,10 +119,11 @@ macro_rules! plugin {
     (@function $plugin:ident $tool:ident $function:ident) => { $plugin::$function };
 }
 
-/// Decodes the arguments, runs one tool and encodes its answer. Called by [`plugin!`].
+/// Decodes the arguments, runs one tool and encodes its result. Called by [`plugin!`].
 ///
 /// # Errors
-/// The tool's, and those of arguments or an answer that are not what its types say.
+/// The tool's errors; `invalid-args` if the arguments can't be decoded; `failed` if the result
+/// can't be encoded.
 #[doc(hidden)]
 pub fn run<Args: DeserializeOwned, Output: Serialize>(
     args: &str,

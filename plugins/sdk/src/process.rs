@@ -1,7 +1,7 @@
-//! Native programs. The host looks a program up, runs it in the operating system's sandbox and
-//! ends it with everything that it started.
+//! Runs native programs. The host looks a program up, runs it in the operating system's sandbox,
+//! and kills all of its processes at the end.
 //!
-//! On the machine that develops a plugin, programs run as they are, without any sandbox.
+//! In native builds (tests of a plugin) programs run without a sandbox.
 
 #[cfg(target_family = "wasm")]
 #[path = "process/host.rs"]
@@ -17,8 +17,8 @@ pub use crate::bindings::cofferdam::host::process::{
     Captured, Changes, Command, End, Error, Output,
 };
 
-/// A run of `program` in the workspace's directory: no arguments, no input, as long as the call
-/// may take, and it can change nothing in the workspace.
+/// A command that runs `program` in the workspace's directory, without input and until the deadline
+/// of the call. It can't change the workspace.
 pub fn command(program: &str, arguments: &[&str]) -> Command {
     Command {
         program: program.to_owned(),
@@ -31,22 +31,22 @@ pub fn command(program: &str, arguments: &[&str]) -> Command {
     }
 }
 
-/// Runs a program to its end. That it failed, or was stopped, is no error.
+/// Runs a program and waits for its end. An exit code other than 0 or a timeout is not an error.
 ///
 /// # Errors
-/// It was not run: see [`Error`].
+/// See [`Error`]: the program was not run.
 pub fn run(command: &Command, context: &Context) -> Result<Output, Error> {
     system::run(command, context)
 }
 
-/// The absolute path of a directory for what programs want to find again in a later run, such as
-/// caches; only programs can read and write it.
+/// The absolute path of a directory in which programs can keep files for later runs, such as
+/// caches. Only programs can access it.
 pub fn cache_directory(context: &Context) -> String {
     system::cache_directory(context)
 }
 
 impl Output {
-    /// The status that the program ended with, if it was not stopped.
+    /// The exit code; `None` if the program was killed.
     pub fn exit_code(&self) -> Option<i32> {
         match self.end {
             End::Exited(code) => Some(code),
@@ -54,18 +54,18 @@ impl Output {
         }
     }
 
-    /// Standard output, with what is no UTF-8 replaced.
+    /// Standard output as text; invalid UTF-8 is replaced.
     pub fn stdout_text(&self) -> String {
         text(&self.stdout.bytes)
     }
 
-    /// Standard error, with what is no UTF-8 replaced.
+    /// Standard error as text; invalid UTF-8 is replaced.
     pub fn stderr_text(&self) -> String {
         text(&self.stderr.bytes)
     }
 
-    /// A path that the program printed, relative to the workspace; as it is where it leads
-    /// elsewhere.
+    /// Makes a path that the program printed relative to the workspace; returns a path outside of
+    /// it unchanged.
     pub fn relative<'a>(&self, path: &'a str) -> &'a str {
         match path.strip_prefix(self.workspace.trim_end_matches('/')) {
             Some("") => ".",
@@ -75,7 +75,7 @@ impl Output {
     }
 }
 
-/// Looking for what is no UTF-8 takes its time; that nothing is, is soon seen.
+/// Decodes output; checking that all of it is UTF-8 is faster than a lossy conversion.
 fn text(printed: &[u8]) -> String {
     match str::from_utf8(printed) {
         Ok(text) => text.to_owned(),

@@ -1,17 +1,18 @@
-//! Trees in bulk: the host lists and reads, the plugin looks at whole files.
+//! Reads directory trees in bulk: the host lists and reads the files, the plugin gets their
+//! contents.
 
 use crate::bindings::cofferdam::host::scan as host;
 use crate::{ToolError, WorkspacePath};
 
 pub use host::{File, Query};
 
-/// How much the host is asked for at once, in bytes. Larger batches measured slower.
-const BATCH: u32 = 256 * 1024;
+/// The number of bytes requested at once. Larger batches measured slower.
+const BATCH_BYTES: u32 = 256 * 1024;
 
-/// How many files are listed at once.
-const LISTING: u32 = 4096;
+/// The number of files listed at once.
+const FILES_PER_LIST: u32 = 4096;
 
-/// Everything below `root` but what ignore rules and a leading dot hide.
+/// A query for all files below `root`, except those that ignore files exclude and hidden ones.
 pub fn query(root: &WorkspacePath) -> Query {
     Query {
         root: root.as_str().to_owned(),
@@ -29,7 +30,7 @@ pub fn query(root: &WorkspacePath) -> Query {
 pub struct Scanner(host::Scanner);
 
 impl Scanner {
-    /// Lists the tree; nothing is read yet.
+    /// Lists the tree; files are not read yet.
     ///
     /// # Errors
     /// `PathNotFound`, `InvalidPattern` or `PermissionError`.
@@ -46,16 +47,18 @@ impl Scanner {
         self.0.count() as usize
     }
 
-    /// Sizes and times of all files found, without reading them.
+    /// The files with sizes and times, without their contents.
     pub fn files(&self) -> impl Iterator<Item = File> {
-        (0..self.0.count()).step_by(LISTING as usize).flat_map(|from| self.0.files(from, LISTING))
+        (0..self.0.count())
+            .step_by(FILES_PER_LIST as usize)
+            .flat_map(|from| self.0.files(from, FILES_PER_LIST))
     }
 
-    /// Shows `look` every file in path order, until it answers `false`. The path is asked for
-    /// only where it is needed: it costs a call.
+    /// Calls `look` with the path and the contents of each file in path order, until it returns
+    /// `false`. Getting the path costs a call into the host, so it is a function.
     pub fn each(&self, mut look: impl FnMut(&dyn Fn() -> String, &[u8]) -> bool) {
         loop {
-            let batch = self.0.next(BATCH);
+            let batch = self.0.next(BATCH_BYTES);
             if batch.ids.is_empty() {
                 return;
             }
@@ -70,7 +73,7 @@ impl Scanner {
         }
     }
 
-    /// How many files were left out so far because they could not be read.
+    /// The number of files left out so far because they could not be read.
     pub fn unreadable(&self) -> usize {
         self.0.unreadable() as usize
     }

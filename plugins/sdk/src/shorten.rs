@@ -1,10 +1,9 @@
-//! Text for an answer: what programs print can be longer than anybody reads.
+//! Shortens the output of programs for results.
 
 use std::borrow::Cow;
 
-/// The beginning and the end of a text that is longer than `most` bytes, with a mark between
-/// them that says how much is missing; any other text as it is. Cuts at line ends where one is
-/// near.
+/// Returns text of at most `most` bytes unchanged; of longer text, the beginning and the end, with
+/// a mark between them that says how much is missing. Cuts at line ends where one is near.
 pub fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return Cow::Borrowed(text);

@@ -1,27 +1,26 @@
 //! Positions in text files.
 //!
 //! Programs count columns in bytes, in UTF-16 code units or in characters, from 0 or from 1, with
-//! or without a byte order mark. What tools and backends tell each other is counted one way:
-//! lines from 1, columns in Unicode scalar values from 1, edits in bytes of the file as it is on
-//! the disk. [`Text`] converts.
+//! or without a byte order mark. Tools and backends all use lines from 1, columns in Unicode scalar
+//! values from 1, and edits in bytes of the file on disk. [`Text`] converts.
 //!
-//! A byte order mark belongs to no line and has no column; byte offsets count it. Lines end with
-//! LF, CRLF or a CR alone. That JavaScript ends lines at U+2028 and U+2029 too is left out. Bytes
-//! that are no UTF-8 count as the replacement characters that lossy decoding makes of them.
+//! A byte order mark belongs to no line and has no column, but byte offsets include it. Lines end
+//! with LF, CRLF or a single CR; U+2028 and U+2029, which end lines in JavaScript, are not
+//! supported. Bytes that are not UTF-8 count as the replacement characters of lossy decoding.
 
-/// What a program counts columns and offsets in.
+/// The unit in which a program counts columns and offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Bytes of UTF-8.
+    /// Bytes of UTF-8 text.
     Byte,
     /// UTF-16 code units, as JavaScript and the language server protocol count.
     Utf16,
-    /// Unicode scalar values.
+    /// Unicode scalar values, called characters here.
     Scalar,
 }
 
 impl Unit {
-    /// How many units a character is that takes `bytes` bytes in the file.
+    /// The size in units of a character that takes `bytes` bytes in the file.
     fn size(self, character: char, bytes: usize) -> usize {
         match self {
             Self::Byte => bytes,
@@ -33,16 +32,16 @@ impl Unit {
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A file's contents with its lines.
+/// The contents of a file, with an index of its lines.
 #[derive(Debug, Clone)]
 pub struct Text {
     bytes: Vec<u8>,
-    /// Where each line starts; there is at least one.
+    /// Byte offset of each line; there is at least one line.
     starts: Vec<usize>,
 }
 
 impl Text {
-    /// The text of a file, as it was read.
+    /// Indexes the lines of a file's contents.
     pub fn new(bytes: Vec<u8>) -> Self {
         let start = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         let is_end = |at: &usize| bytes[*at] == b'\n' || bytes.get(at + 1) != Some(&b'\n');
@@ -52,17 +51,17 @@ impl Text {
         Self { starts, bytes }
     }
 
-    /// The file as it was read.
+    /// The contents that the text was made from.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many lines there are; what follows the last line end is one, even if it is empty.
+    /// The number of lines. The text after the last line end counts as a line, even if it is empty.
     pub fn lines(&self) -> usize {
         self.starts.len()
     }
 
-    /// One line without its end; `None` if there are fewer lines.
+    /// A line without its end, counted from 1; `None` if there are fewer lines.
     pub fn line(&self, line: u32) -> Option<&[u8]> {
         let index = (line as usize).checked_sub(1)?;
         let start = *self.starts.get(index)?;
@@ -72,9 +71,9 @@ impl Text {
         Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
-    /// The column, from 1, of the character that has `before` units of its line before it. Past
-    /// the end of the line it counts on as if there were more characters of one unit; so it does
-    /// in a line that is not there.
+    /// The column, counted from 1, of the character with `before` units before it in its line.
+    /// Columns past the end of the line, or in a line that does not exist, count one character for
+    /// each unit.
     pub fn column(&self, line: u32, before: u32, unit: Unit) -> u32 {
         let mut column = 1;
         let mut left = before as usize;
@@ -89,22 +88,22 @@ impl Text {
         column.saturating_add(u32::try_from(left).unwrap_or(u32::MAX))
     }
 
-    /// The byte offset of a line and a column, both counted from 1; `None` where there is no such
-    /// place. The place behind the last character of a line is one.
+    /// The byte offset of a line and a column, both counted from 1; `None` if there is no such
+    /// position. The position after the last character of a line is valid.
     pub fn offset(&self, line: u32, column: u32) -> Option<usize> {
         let contents = self.line(line)?;
         let start = self.starts[line as usize - 1];
         Some(start + skip(contents, column.checked_sub(1)? as usize, Unit::Scalar)?)
     }
 
-    /// The byte offset of the place that has `before` units of the text before it, the byte order
-    /// mark not counted; `None` past the end and inside of a character.
+    /// The byte offset of the position with `before` units of text before it, without the byte
+    /// order mark; `None` past the end and inside a character.
     pub fn offset_of(&self, before: usize, unit: Unit) -> Option<usize> {
         let start = self.starts[0];
         Some(start + skip(&self.bytes[start..], before, unit)?)
     }
 
-    /// The line and the column of a byte offset; one past the end is taken for the end.
+    /// The line and the column of a byte offset; an offset past the end is treated as the end.
     pub fn position(&self, offset: usize) -> (u32, u32) {
         let index = self.starts.partition_point(|&start| start <= offset).saturating_sub(1);
         let start = self.starts[index];
@@ -115,7 +114,7 @@ impl Text {
     }
 }
 
-/// The characters of a text, each with how many bytes it takes.
+/// The characters of a text, each with its size in bytes.
 fn characters(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
     bytes.utf8_chunks().flat_map(|chunk| {
         let invalid = chunk.invalid().len();
@@ -124,7 +123,7 @@ fn characters(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
     })
 }
 
-/// How many bytes the first `units` units of a text take.
+/// The number of bytes in the first `units` units of a text.
 fn skip(bytes: &[u8], units: usize, unit: Unit) -> Option<usize> {
     let (mut offset, mut left) = (0, units);
     for (character, size) in characters(bytes) {
@@ -141,7 +140,8 @@ fn skip(bytes: &[u8], units: usize, unit: Unit) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A BOM, characters of two and four bytes, CRLF, and no line end at the end.
+    /// Text with a byte order mark, characters of two and four bytes, CRLF, and no line end at the
+    /// end.
     const MIXED: &str = "\u{feff}a é 😀 b\r\nc\n\nd";
 
     fn text(contents: impl AsRef<[u8]>) -> Text {
@@ -176,7 +176,7 @@ mod tests {
             (Unit::Byte, 4, 4),
             (Unit::Byte, 5, 5),
             (Unit::Byte, 10, 7),
-            // In the middle of a character: that character.
+            // In the middle of a character: the position of that character.
             (Unit::Byte, 3, 3),
             (Unit::Utf16, 7, 7),
             (Unit::Utf16, 6, 6),
@@ -211,7 +211,7 @@ mod tests {
         for (before, unit, offset) in [
             (0, Unit::Utf16, Some(3)),
             (4, Unit::Utf16, Some(8)),
-            // Inside of a surrogate pair.
+            // Inside a surrogate pair.
             (5, Unit::Utf16, None),
             (6, Unit::Utf16, Some(12)),
             (8, Unit::Utf16, Some(14)),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_lead_back_to_positions() {
+    fn offsets_and_positions_convert_both_ways() {
         let text = text(MIXED);
         for (offset, position) in
             [(0, (1, 1)), (3, (1, 1)), (13, (1, 7)), (16, (2, 1)), (19, (4, 1)), (99, (4, 2))]
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_utf8_counts_as_its_replacement() {
+    fn invalid_utf8_counts_as_replacement_characters() {
         let text = text(b"a\xff\xe2\x82b\n");
         assert_eq!(text.column(1, 4, Unit::Byte), 4);
         assert_eq!(text.column(1, 3, Unit::Utf16), 4);

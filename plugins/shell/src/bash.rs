@@ -1,42 +1,43 @@
-//! `bash`: a command with a timeout; its exit code, and its two streams apart.
+//! `bash`: runs a command with a timeout; returns its exit code and its two output streams
+//! separately.
 
 use cofferdam_sdk::{Context, ToolError};
 use serde::{Deserialize, Serialize};
 
 use crate::shell;
 
-/// S4's default, in milliseconds.
-const DEFAULT_TIMEOUT: u32 = 120_000;
+/// The default timeout in milliseconds, from the tool schemas.
+const DEFAULT_TIMEOUT_MS: u32 = 120_000;
 
-/// What the tool is given.
+/// The arguments of the tool.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// What the shell runs.
+    /// The command for the shell.
     pub command: String,
-    /// What it is for: for people who read the journal.
+    /// The purpose of the command, for readers of the journal.
     pub description: Option<String>,
-    /// When it is stopped.
+    /// The timeout in milliseconds.
     pub timeout_ms: Option<u32>,
 }
 
-/// What the tool answers where the command succeeded.
+/// The result of a command that succeeded.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// Always 0.
+    /// Always 0, since other codes are errors.
     pub exit_code: i32,
-    /// What the command printed.
+    /// The standard output of the command.
     pub stdout: String,
-    /// What it printed to standard error.
+    /// The standard error output of the command.
     pub stderr: String,
-    /// How long it took.
+    /// The duration in milliseconds.
     pub duration_ms: u32,
-    /// Whether something is missing in the middle of a stream.
+    /// Whether the middle of a stream was cut out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
 
-/// What the tool answers where it did not.
+/// The failure document of a command that failed.
 #[derive(Debug, Serialize)]
 struct Failure {
     error: String,
@@ -49,14 +50,14 @@ struct Failure {
     truncated: bool,
 }
 
-/// Runs the command.
+/// Runs a command in a shell.
 ///
 /// # Errors
-/// S4's: `TimeoutError`, `CommandNotFoundError`, `PermissionDenied`, and `ExitCode` for its
-/// "ExitCode != 0", each with the failure document, as other limits are; those of running
-/// programs.
+/// As in the tool schemas: `TimeoutError`, `CommandNotFoundError`, `PermissionDenied`, and
+/// `ExitCode` for "ExitCode != 0". These and other limits have the failure document. Also those of
+/// running programs.
 pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
-    let timeout_ms = args.timeout_ms.unwrap_or(DEFAULT_TIMEOUT);
+    let timeout_ms = args.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
     let run = shell::run(&args.command, &context.resolve(".")?, Some(timeout_ms), context)?;
     let exit_code = run.exit_code();
     let problem = run.problem();
@@ -95,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_apart() {
+    fn streams_are_separate() {
         let answer = call("echo out; echo err >&2", None).unwrap();
         assert_eq!((answer.exit_code, answer.truncated), (0, false));
         assert_eq!((answer.stdout.as_str(), answer.stderr.as_str()), ("out\n", "err\n"));
     }
 
     #[test]
-    fn the_sources_failure_modes() {
+    fn the_documented_failures() {
         for (command, timeout_ms, code, kind, exit_code) in [
             ("echo so far; sleep 5", Some(300), "TimeoutError", ErrorKind::Limit, None),
             ("no-such-program-here", None, "CommandNotFoundError", ErrorKind::NotFound, Some(127)),

@@ -1,21 +1,20 @@
-//! The `shell` plugin: commands that a shell runs, in the operating system's sandbox.
+//! The `shell` plugin: runs commands with a shell, in the operating system's sandbox.
 //!
 //! | module | is for |
 //! |---|---|
-//! | [`run_command`] | the tool of that name: S3, "run_command" and "Error Handling" |
-//! | [`bash`] | the tool of that name: S4, "Bash Schema" |
-//! | `shell` | running a command and saying how it ended, for both |
+//! | [`run_command`] | the tool of that name, from the actions reference: "run_command" and "Error Handling" |
+//! | [`bash`] | the tool of that name, from the tool schemas: "Bash Schema" |
+//! | `shell` | runs a command and describes its end, for both tools |
 //!
-//! A shell runs whatever its argument says, so the host gives this plugin none until the operator
-//! grants one.
+//! A shell can run anything, so the host grants this plugin no shell unless the operator does.
 //!
-//! Where it differs from its sources:
-//! - S4 keeps the working directory from call to call. A plugin has no state between calls, so
-//!   every call starts in the workspace; `cd src && ...` goes elsewhere.
-//! - S4 passes the environment of the parent on. A program gets the host's fixed environment and
-//!   what the grant names.
-//! - A command that ends with another exit code than 0 is an error, in both sources. As with
-//!   every tool, nothing is kept of what a failed call changed.
+//! Differences to the source documents:
+//! - The tool schemas keep the working directory from call to call. A plugin has no state between
+//!   calls, so every call starts in the workspace; use `cd src && ...`.
+//! - The tool schemas pass on the environment of the parent process. Here a program gets the host's
+//!   fixed environment and the variables that the grant names.
+//! - In both documents, an exit code other than 0 is an error. As with every tool, the changes of a
+//!   failed call are discarded.
 
 pub mod bash;
 pub mod run_command;
@@ -23,7 +22,7 @@ mod shell;
 
 use cofferdam_sdk::{Context, ToolError, plugin};
 
-/// The plugin.
+/// The plugin: each function is a tool.
 pub struct Shell;
 
 impl Shell {

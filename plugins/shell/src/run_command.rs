@@ -1,4 +1,4 @@
-//! `run_command`: a command, its exit code and what it printed.
+//! `run_command`: runs a command; returns its exit code and output.
 
 use std::fs;
 
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::shell::{self, Run};
 
-/// S3's words for a command that ended with another exit code than 0.
+/// The message of the actions reference for an exit code other than 0.
 const ERROR: &str = "command execution failed";
 
-/// What the tool is given.
+/// The arguments of the tool.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// What the shell runs.
+    /// The command for the shell.
     pub command: String,
-    /// The directory it runs in; the workspace where it is missing.
+    /// The working directory; the default is the workspace.
     pub working_dir: Option<String>,
 }
 
-/// What the tool answers where the command succeeded.
+/// The result of a command that succeeded.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// The call, as it stands in the journal.
+    /// The id of the call in the journal.
     pub command_id: String,
-    /// Always 0.
+    /// Always 0, since other codes are errors.
     pub exit_code: i32,
-    /// What the command printed: standard output, then standard error.
+    /// The output of the command: standard output, then standard error.
     pub output: String,
-    /// Whether something is missing in the middle of it.
+    /// Whether the middle of the output was cut out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
 
-/// What the tool answers where it did not.
+/// The failure document of a command that failed.
 #[derive(Debug, Serialize)]
 struct Failure {
     error: &'static str,
@@ -46,12 +46,12 @@ struct Failure {
     truncated: bool,
 }
 
-/// Runs the command.
+/// Runs a command in a shell.
 ///
 /// # Errors
-/// `CommandExecutionFailed` for another exit code than 0, `TimeoutError` and other limits, each
-/// with the failure document; `FileNotFoundError` and `NotADirectoryError` for a working
-/// directory that is none; those of running programs.
+/// `CommandExecutionFailed` for an exit code other than 0, `TimeoutError` and other limits, each
+/// with the failure document; `FileNotFoundError` and `NotADirectoryError` for the working
+/// directory; those of running programs.
 pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let directory = directory(args.working_dir.as_deref().unwrap_or("."), context)?;
     let run = shell::run(&args.command, &directory, None, context)?;
@@ -90,7 +90,7 @@ fn directory(path: &str, context: &Context) -> Result<WorkspacePath, ToolError> 
     }
 }
 
-/// Standard output, then standard error, each beginning on a line of its own.
+/// Standard output, then standard error, each beginning on a new line.
 fn both(run: Run) -> String {
     let mut output = run.stdout;
     if !output.is_empty() && !output.ends_with('\n') && !run.stderr.is_empty() {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_the_shells() {
+    fn commands_are_run_by_a_shell() {
         for (command, working_dir, wanted) in [
             ("echo out; echo err >&2", None, "out\nerr\n"),
             ("printf out; echo err >&2", None, "out\nerr\n"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_say_all_that_is_known() {
+    fn failures_have_all_details() {
         for (command, exit_code, output) in [
             ("echo out; echo err >&2; exit 3", 3, "out\nerr\n"),
             ("false", 1, ""),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_run_is_refused() {
+    fn invalid_commands_are_refused() {
         for (command, working_dir, code) in [
             ("true", Some("none"), "FileNotFoundError"),
             ("true", Some("file"), "NotADirectoryError"),

@@ -1,35 +1,35 @@
-//! Running a command in a shell, and saying how it ended.
+//! Runs a command in a shell and describes its end.
 
 use std::time::Duration;
 
 use cofferdam_sdk::process::{self, Captured, Changes, Command, End, Error};
 use cofferdam_sdk::{Context, ToolError, WorkspacePath, shorten};
 
-/// The shells that may be granted, the preferred one first.
+/// The shells that may be granted, in order of preference.
 const SHELLS: [&str; 2] = ["bash", "sh"];
 
-/// The longest command, in bytes: what Linux passes as one argument (`MAX_ARG_STRLEN`), without
-/// the zero at its end.
-const LONGEST: usize = 128 * 1024 - 1;
+/// The maximum length of a command, in bytes: Linux' limit of one argument (`MAX_ARG_STRLEN`)
+/// without the terminating zero.
+const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 
-/// More than this of a stream, in bytes, is left out of its middle.
-const MOST: usize = 1 << 20;
+/// The maximum size of a stream in a result, in bytes; the middle of longer output is cut out.
+const MAX_STREAM_BYTES: usize = 1 << 20;
 
-/// A command that was run.
+/// The end and the output of a command.
 #[derive(Debug)]
 pub(crate) struct Run {
     end: End,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// Whether something is missing in the middle of a stream.
+    /// Whether the middle of a stream was cut out.
     pub(crate) truncated: bool,
     pub(crate) duration_ms: u32,
 }
 
-/// Runs a command to its end, or until `timeout_ms` or the call's time is over.
+/// Runs a command until it exits, or `timeout_ms` or the deadline of the call is reached.
 ///
 /// # Errors
-/// `InvalidCommand` for one that no program can be given, and those of running programs.
+/// `InvalidCommand` for a command that can't be passed to a program; those of running programs.
 pub(crate) fn run(
     command: &str,
     directory: &WorkspacePath,
@@ -40,15 +40,15 @@ pub(crate) fn run(
         let message = "the command holds a NUL character, which no program can be given";
         return Err(ToolError::invalid_args("InvalidCommand", message));
     }
-    if command.len() > LONGEST {
+    if command.len() > MAX_COMMAND_BYTES {
         let message = format!(
-            "the command is {} bytes long; at most {LONGEST} are possible: write a script to a \
+            "the command is {} bytes long; at most {MAX_COMMAND_BYTES} are possible: write a script to a \
              file and run that",
             command.len()
         );
         return Err(ToolError::invalid_args("InvalidCommand", message));
     }
-    // Without the `--`, a command that starts with a `-` would be an option of the shell.
+    // The `--` prevents a command that starts with `-` from being an option of the shell.
     let run = |shell| {
         let command = Command {
             directory: directory.as_str().to_owned(),
@@ -60,26 +60,28 @@ pub(crate) fn run(
     };
     let [preferred, other] = SHELLS;
     let output = match run(preferred) {
-        // Which of the two is the operator's choice; the first error names the usual one.
+        // The operator grants one of the two; the first error names the usual one.
         Err(error @ (Error::Denied(_) | Error::NotFound(_))) => run(other).map_err(|_| error),
         output => output,
     }?;
     Ok(Run {
         stdout: shortened(&output.stdout),
         stderr: shortened(&output.stderr),
-        truncated: [&output.stdout, &output.stderr].iter().any(|s| s.total > MOST as u64),
+        truncated: [&output.stdout, &output.stderr]
+            .iter()
+            .any(|s| s.total > MAX_STREAM_BYTES as u64),
         end: output.end,
         duration_ms: output.duration_ms,
     })
 }
 
 fn shortened(captured: &Captured) -> String {
-    shorten(&String::from_utf8_lossy(&captured.bytes), MOST).into_owned()
+    shorten(&String::from_utf8_lossy(&captured.bytes), MAX_STREAM_BYTES).into_owned()
 }
 
 impl Run {
-    /// The exit code as a shell would say it: 128 and the signal's number for one that a signal
-    /// ended, none for one that was stopped.
+    /// The exit code as a shell reports it: 128 plus the signal's number for a killed program;
+    /// `None` for one that was stopped.
     pub(crate) fn exit_code(&self) -> Option<i32> {
         match self.end {
             End::Exited(code) => Some(code),
@@ -88,8 +90,8 @@ impl Run {
         }
     }
 
-    /// Nothing for a command that succeeded. A shell says with 126 and 127 that it could not run
-    /// something.
+    /// The error of a command; `None` if it succeeded. With 126 and 127, a shell reports that it
+    /// could not run a program.
     pub(crate) fn problem(&self) -> Option<ToolError> {
         let last_words = self
             .stderr
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_end_has_its_words() {
+    fn every_kind_of_exit_has_a_message() {
         let run = |end: End| Run {
             end,
             stdout: String::new(),

@@ -1,4 +1,4 @@
-//! The schemas say what the tools take and give.
+//! The arguments and results of the tools fit their schemas.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use cofferdam_sdk::Context;
@@ -37,7 +37,7 @@ fn other_arguments_are_refused() {
 }
 
 #[test]
-fn answers_fit_the_schemas() {
+fn results_fit_the_schemas() {
     let directory = tempfile::tempdir().unwrap();
     let context = Context::for_directory(directory.path());
     for (tool, output, failure) in [

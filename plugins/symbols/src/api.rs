@@ -1,4 +1,4 @@
-//! `discover_api`: what a module offers.
+//! `discover_api`: lists the symbols that a module offers.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,53 +14,53 @@ use crate::project::{Deadline, Files, globs};
 use crate::python::resolve::{Modules, Value};
 use crate::search::{Unparsed, outline_of};
 
-/// How many symbols are shown unless the caller says otherwise.
-const LIMIT: usize = 300;
+/// The default maximum number of symbols.
+const DEFAULT_LIMIT: usize = 300;
 
-/// How many modules a message names.
+/// The maximum number of modules named in a message.
 const MAX_NAMED: usize = 10;
 
-/// The answer of `discover_api`.
+/// The result of `discover_api`.
 #[derive(Debug, Serialize)]
 pub struct Api {
     /// The files that make up the module.
     pub files: Vec<Module>,
-    /// How many symbols there are.
+    /// The number of symbols, with those not shown.
     pub total: usize,
-    /// Whether there are more than are shown.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
-    /// How many were left out because they are private.
+    /// The number of private symbols left out.
     #[serde(skip_serializing_if = "is_zero")]
     pub private_left_out: usize,
-    /// The modules directly below.
+    /// The modules directly below the module.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub submodules: Vec<String>,
-    /// Files that could not be parsed in full.
+    /// Files that could be parsed only in part.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unparsed: Vec<Unparsed>,
 }
 
-/// What one file offers.
+/// The API of one file.
 #[derive(Debug, Serialize)]
 pub struct Module {
-    /// The path.
+    /// The path of the file.
     pub file: String,
-    /// Its language.
+    /// The language of the file.
     pub language: Language,
     /// The first paragraph of its documentation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doc: Option<String>,
-    /// What it says that it exports, where it does.
+    /// The names that it declares to export, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exports: Option<Vec<String>>,
-    /// What it defines, by line. Members follow what they belong to.
+    /// The symbols that it defines, by line. Members follow the symbol that contains them.
     pub symbols: Vec<Member>,
-    /// What it hands on from elsewhere.
+    /// The names that it re-exports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reexports: Vec<Reexported>,
 }
 
-/// One symbol.
+/// A symbol in a module's API.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the names of Symbol's fields")]
 pub struct Member {
@@ -76,21 +76,21 @@ pub struct Member {
     pub decorators: Vec<String>,
 }
 
-/// A name that comes from elsewhere.
+/// A name that is re-exported from another module.
 #[derive(Debug, Serialize)]
 pub struct Reexported {
-    /// What it is called here.
+    /// The name in this module.
     pub name: String,
-    /// Where it comes from, as the file says it.
+    /// Its origin, as written in the file.
     pub from: String,
-    /// The line here.
+    /// The line of the re-export.
     pub line: usize,
-    /// Where it is defined, if that is in the workspace.
+    /// The place of its definition, if it is in the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub defined: Option<Defined>,
 }
 
-/// Where something that is handed on is defined.
+/// The place where a re-exported name is defined.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the names of Symbol's fields")]
 pub struct Defined {
@@ -104,7 +104,7 @@ pub struct Defined {
     pub doc: Option<String>,
 }
 
-/// Says what a module offers; `as_path` is what it would be as a path.
+/// Lists the API of a module; `as_path` is the module's name as a path.
 ///
 /// # Errors
 /// `InvalidSymbol`, `ModuleNotFound`, `AmbiguousModule`, `TimeoutError`.
@@ -115,7 +115,7 @@ pub fn discover(
     deadline: &mut Deadline,
 ) -> Result<Api, ToolError> {
     let place = find(&args.module, as_path, files)?;
-    let mut left = args.limit.unwrap_or(LIMIT);
+    let mut left = args.limit.unwrap_or(DEFAULT_LIMIT);
     let mut modules = Modules::new(files);
     let mut api = Api {
         files: Vec::new(),
@@ -142,7 +142,7 @@ pub fn discover(
             let (line, message) = (problem.line, problem.message.clone());
             api.unparsed.push(Unparsed { file: path.clone(), line, message });
         }
-        let around = Around::new(&outline);
+        let around = SymbolsByPath::new(&outline);
         let (shown, hidden): (Vec<&Symbol>, Vec<&Symbol>) = outline
             .symbols
             .iter()
@@ -183,20 +183,20 @@ impl From<&Symbol> for Member {
     }
 }
 
-/// The symbols of a file by their paths, to find what is around one.
-struct Around<'a> {
+/// The symbols of a file by path, to find the symbols that contain another.
+struct SymbolsByPath<'a> {
     exports: Option<&'a Vec<String>>,
     by_path: HashMap<&'a [String], &'a Symbol>,
 }
 
-impl<'a> Around<'a> {
+impl<'a> SymbolsByPath<'a> {
     fn new(outline: &'a Outline) -> Self {
         let by_path = outline.symbols.iter().map(|symbol| (&symbol.path[..], symbol)).collect();
         Self { exports: outline.exports.as_ref(), by_path }
     }
 
-    /// Whether others may use a symbol: where a module lists its exports, these and their public
-    /// members; otherwise what is public together with all that is around it.
+    /// Whether a symbol is part of the API: if the module lists its exports, these and their public
+    /// members; otherwise public symbols in public symbols.
     fn offers(&self, symbol: &Symbol) -> bool {
         let path = &symbol.path;
         let is_listed =
@@ -208,15 +208,15 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// Whether what is around it is public, from so many names on.
+    /// Whether all enclosing symbols are public, from the one whose path has `from` names on.
     fn is_public(&self, path: &[String], from: usize) -> bool {
         (from..path.len())
             .all(|length| self.by_path.get(&path[..length]).is_none_or(|around| around.public))
     }
 }
 
-/// What a Python module hands on: what it lists in `__all__` without defining it; a package
-/// without such a list also what it imports from within, unless that has a private name.
+/// The re-exports of a Python module: names in `__all__` that it does not define; for a package
+/// without `__all__`, also what it imports from within the package, except private names.
 fn reexports(
     path: &str,
     language: Language,
@@ -250,8 +250,8 @@ fn reexports(
         .map(Symbol::name)
         .chain(outline.reexports.iter().map(|reexport| reexport.name.as_str()))
         .collect();
-    // What is listed and neither defined nor imported by name comes with `import *`, or is a
-    // module.
+    // Names in `__all__` that are neither defined nor imported by name are from `import *`, or are
+    // modules.
     let starred = outline.exports.iter().flatten().filter(|name| !known.contains(name.as_str()));
     found.extend(starred.map(|name| Reexported {
         name: name.clone(),
@@ -281,7 +281,7 @@ fn defined(path: &str, name: &str, modules: &mut Modules<'_>) -> Option<Defined>
     }
 }
 
-/// The files that make up a module, and the modules below.
+/// The files of a module, and its submodules.
 struct Place {
     files: Vec<String>,
     submodules: Vec<String>,
@@ -344,7 +344,7 @@ fn find(module: &str, as_path: Option<&str>, files: &dyn Files) -> Result<Place,
     }
 }
 
-/// Whether a file stands for the directory that it is in.
+/// Whether a file represents the directory that it is in.
 fn names_directory(language: Language, file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
     language == Language::Go
@@ -352,7 +352,7 @@ fn names_directory(language: Language, file: &str) -> bool {
         || name.starts_with("index.")
 }
 
-/// A directory as a module: the file that stands for it, or else all files directly in it.
+/// A directory as a module: the file that represents it, or else all files directly in it.
 fn directory(path: &str, below: &[String]) -> Place {
     let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
     let mut own: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! What callers ask for. The schemas in `schemas/tools` say the same.
+//! The arguments of the tools. The schemas in `schemas/tools` describe them.
 
 use serde::Deserialize;
 
@@ -9,16 +9,16 @@ use crate::outline::Kind;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocateSymbolArgs {
-    /// The name, qualified as far as the caller likes.
+    /// The name, with any number of qualifiers.
     pub symbol: String,
-    /// The file or directory to look in.
+    /// The file or directory to search.
     pub path: Option<String>,
-    /// Only these kinds.
+    /// Only symbols of these kinds.
     #[serde(default)]
     pub kinds: Vec<Kind>,
-    /// Only this language.
+    /// Only files in this language.
     pub language: Option<Language>,
-    /// The most matches.
+    /// The maximum number of matches.
     pub limit: Option<usize>,
 }
 
@@ -26,16 +26,16 @@ pub struct LocateSymbolArgs {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GetSourceArgs {
-    /// The name, qualified as far as the caller likes.
+    /// The name, with any number of qualifiers.
     pub symbol: String,
-    /// The file or directory to look in.
+    /// The file or directory to search.
     pub path: Option<String>,
-    /// Only these kinds.
+    /// Only symbols of these kinds.
     #[serde(default)]
     pub kinds: Vec<Kind>,
-    /// The most sources.
+    /// The maximum number of sources.
     pub limit: Option<usize>,
-    /// The most lines of one source.
+    /// The maximum number of lines of one source.
     pub max_lines: Option<usize>,
 }
 
@@ -45,10 +45,10 @@ pub struct GetSourceArgs {
 pub struct DiscoverApiArgs {
     /// A file, a directory or the name of a module.
     pub module: String,
-    /// Whether to show what is private.
+    /// Whether to include private symbols.
     #[serde(default)]
     pub private: bool,
-    /// The most symbols.
+    /// The maximum number of symbols.
     pub limit: Option<usize>,
 }
 
@@ -58,11 +58,11 @@ pub struct DiscoverApiArgs {
 pub struct TraceCallsArgs {
     /// The function or class to start from.
     pub symbol: String,
-    /// The file or directory that it is in.
+    /// The file or directory that contains it.
     pub path: Option<String>,
-    /// How many calls deep.
+    /// The maximum depth of calls.
     pub depth: Option<usize>,
-    /// The most calls.
+    /// The maximum number of calls.
     pub limit: Option<usize>,
 }
 
@@ -70,12 +70,12 @@ pub struct TraceCallsArgs {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceEndpointArgs {
-    /// `METHOD /path`, `/path` or a handler's name; none lists all endpoints.
+    /// `METHOD /path`, `/path` or the name of a handler; `None` lists all endpoints.
     pub endpoint: Option<String>,
-    /// The file or directory to look for endpoints in.
+    /// The file or directory to search for endpoints.
     pub path: Option<String>,
-    /// How many calls deep.
+    /// The maximum depth of calls.
     pub depth: Option<usize>,
-    /// The most endpoints.
+    /// The maximum number of endpoints.
     pub limit: Option<usize>,
 }

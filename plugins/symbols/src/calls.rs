@@ -1,4 +1,4 @@
-//! `trace_calls`: what a function calls, and what that calls.
+//! `trace_calls`: follows the calls of a function, and the calls of the called functions.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,29 +14,29 @@ use crate::python::facts::shown;
 use crate::python::resolve::{Modules, Place, Value};
 use crate::search::{Search, qualified};
 
-/// How deep calls are followed unless the caller says otherwise.
-pub const DEPTH: usize = 3;
+/// The default maximum depth of calls.
+pub const DEFAULT_DEPTH: usize = 3;
 
-/// How many calls are shown unless the caller says otherwise.
-const LIMIT: usize = 200;
+/// The default maximum number of calls.
+const DEFAULT_LIMIT: usize = 200;
 
-/// How many names of other kinds are shown.
+/// The maximum number of external names, and of unresolved calls.
 const MAX_NAMES: usize = 100;
 
-/// How many symbols a message names.
+/// The maximum number of symbols named in a message.
 const MAX_NAMED: usize = 10;
 
-/// The answer of `trace_calls`.
+/// The result of `trace_calls`.
 #[derive(Debug, Serialize)]
 pub struct CallTree {
-    /// Where the calls start.
+    /// The symbol that the calls start from.
     pub root: Root,
-    /// The calls.
+    /// The calls, in order.
     #[serde(flatten)]
     pub traced: Traced,
 }
 
-/// A symbol from which calls start.
+/// A symbol from which calls are followed.
 #[derive(Debug, Clone, Serialize)]
 #[expect(missing_docs, reason = "the names of Symbol's fields")]
 pub struct Root {
@@ -48,81 +48,81 @@ pub struct Root {
     pub signature: String,
 }
 
-/// What was followed.
+/// The calls of a symbol.
 #[derive(Debug, Default, Serialize)]
 pub struct Traced {
-    /// The calls, each followed by what it calls in turn.
+    /// The calls in depth-first order.
     pub calls: Vec<Called>,
-    /// How many there are.
+    /// The number of calls, with those not shown.
     pub total: usize,
-    /// Whether there are more than are shown.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
-    /// Calls of what is not in the workspace: libraries and what the language has built in.
+    /// Calls of names that are not in the workspace: libraries and builtins.
     pub external: Vec<External>,
-    /// How many such names there are.
+    /// The number of such names.
     pub external_total: usize,
-    /// Calls of which the text does not say what they call.
+    /// Calls whose callee can't be determined from the text.
     pub unresolved: Vec<Unresolved>,
-    /// How many of those there are.
+    /// The number of such calls.
     pub unresolved_total: usize,
 }
 
-/// A call of something in the workspace.
+/// A call of a symbol in the workspace.
 #[derive(Debug, Clone, Serialize)]
 #[expect(missing_docs, reason = "the names of Symbol's fields")]
 pub struct Called {
-    /// How deep it is; 1 is called by the root.
+    /// The depth of the call; the root's calls have depth 1.
     pub depth: usize,
-    /// What is called, with its module.
+    /// The callee, with its module.
     pub symbol: String,
     pub kind: Kind,
-    /// Where it is defined.
+    /// The file in which the callee is defined.
     pub file: String,
     pub line: usize,
-    /// What calls it.
+    /// The caller, with its module.
     pub caller: String,
-    /// The lines of the calls, in the caller's file.
+    /// The lines of the calls in the caller's file.
     pub called_at: Vec<usize>,
-    /// Why what it calls does not follow.
+    /// Why the calls of the callee are not listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_followed: Option<NotFollowed>,
 }
 
-/// Why what something calls does not follow it.
+/// Why the calls of a callee are not listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotFollowed {
-    /// It is one of those by which it is called.
+    /// The callee is one of its own callers.
     Cycle,
-    /// It is above, with what it calls.
+    /// The callee is listed above, with its calls.
     Repeated,
-    /// It is as deep as asked for.
+    /// The maximum depth is reached.
     Depth,
 }
 
-/// A name that is not in the workspace.
+/// A called name that is not in the workspace.
 #[derive(Debug, Clone, Serialize)]
 pub struct External {
     /// The name with its module.
     pub name: String,
-    /// How often it is called.
+    /// The number of calls.
     pub count: usize,
 }
 
-/// A call of which the text does not say what it calls.
+/// A call whose callee can't be determined from the text.
 #[derive(Debug, Clone, Serialize)]
 pub struct Unresolved {
-    /// What is called, as it is written.
+    /// The callee, as it is written.
     pub name: String,
     /// The file of the call.
     pub file: String,
     /// The line of the call.
     pub line: usize,
-    /// What holds the call.
+    /// The function or class that contains the call.
     pub caller: String,
 }
 
-/// Follows the calls of a function or class below `root`.
+/// Follows the calls of a function or class that is defined below `root`.
 ///
 /// # Errors
 /// `InvalidSymbol`, `SymbolNotFound`, `AmbiguousSymbol`, `NotCallable`, `TimeoutError`.
@@ -159,7 +159,7 @@ pub fn trace(
             None => others.push(hit.qualified),
         }
     }
-    // The variants of an overloaded function come before the one with the body.
+    // The overloads of a function precede the definition with the body.
     if let Some((_, last)) = found.last()
         && found.iter().all(|(_, one)| one.file == last.file && one.symbol == last.symbol)
     {
@@ -168,37 +168,39 @@ pub fn trace(
     let total = found.len();
     let Some((place, root)) = found.pop().filter(|_| total == 1) else {
         if total == 0 {
-            return Err(ToolError::invalid_args(
-                "NotCallable",
-                format!(
-                    "'{}' is neither a function nor a class: {}",
-                    args.symbol,
-                    others.join(", ")
-                ),
-            ));
+            let others = others.join(", ");
+            let message = format!("'{}' is neither a function nor a class: {others}", args.symbol);
+            return Err(ToolError::invalid_args("NotCallable", message));
         }
-        let named: Vec<String> = found
-            .iter()
-            .take(MAX_NAMED)
-            .map(|(_, one)| format!("{} ({} line {})", one.symbol, one.file, one.line))
-            .collect();
-        return Err(ToolError::conflict(
-            "AmbiguousSymbol",
-            format!(
-                "'{}' can mean {total} symbols: {}{}. Write more of the name, or set `path`",
-                args.symbol,
-                named.join(", "),
-                if total > MAX_NAMED { ", ..." } else { "" }
-            ),
-        ));
+        return Err(ambiguous(&args.symbol, &found, total));
     };
-    let mut tracer =
-        Tracer::new(&mut modules, args.depth.unwrap_or(DEPTH), args.limit.unwrap_or(LIMIT));
+    let mut tracer = Tracer::new(
+        &mut modules,
+        args.depth.unwrap_or(DEFAULT_DEPTH),
+        args.limit.unwrap_or(DEFAULT_LIMIT),
+    );
     tracer.follow(&place, deadline)?;
     Ok(CallTree { root, traced: tracer.finish() })
 }
 
-/// The class or function that a symbol is.
+/// The error for a name of `total` symbols, of which `found` has all but the last.
+fn ambiguous(name: &str, found: &[(Place, Root)], total: usize) -> ToolError {
+    let named: Vec<String> = found
+        .iter()
+        .take(MAX_NAMED)
+        .map(|(_, one)| format!("{} ({} line {})", one.symbol, one.file, one.line))
+        .collect();
+    ToolError::conflict(
+        "AmbiguousSymbol",
+        format!(
+            "'{name}' can mean {total} symbols: {}{}. Write more of the name, or set `path`",
+            named.join(", "),
+            if total > MAX_NAMED { ", ..." } else { "" }
+        ),
+    )
+}
+
+/// The class or function of a symbol.
 fn definition(
     modules: &mut Modules<'_>,
     file: &str,
@@ -213,7 +215,7 @@ fn definition(
     Some(Place { file: file.to_owned(), definition })
 }
 
-/// Follows calls.
+/// Follows calls depth-first, and collects them.
 pub struct Tracer<'a, 'b> {
     modules: &'a mut Modules<'b>,
     depth: usize,
@@ -221,12 +223,12 @@ pub struct Tracer<'a, 'b> {
     traced: Traced,
     external: BTreeMap<String, usize>,
     followed: HashSet<Place>,
-    /// What is being followed, the outermost first.
+    /// The definitions being followed, the outermost first.
     path: Vec<Place>,
 }
 
 impl<'a, 'b> Tracer<'a, 'b> {
-    /// Follows so deep, and keeps so many calls.
+    /// Follows calls to a maximum depth and number.
     pub fn new(modules: &'a mut Modules<'b>, depth: usize, limit: usize) -> Self {
         Self {
             modules,
@@ -239,7 +241,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
         }
     }
 
-    /// Follows what one function, or a class that is called, calls.
+    /// Follows the calls of a function, or of a called class.
     ///
     /// # Errors
     /// `TimeoutError`.
@@ -257,36 +259,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
         let Some((body, caller)) = body.zip(self.name(place)) else {
             return Ok(());
         };
-        let mut targets: Vec<(Place, Vec<usize>)> = Vec::new();
-        let calls = self.modules.definition(&body, |definition| definition.calls.clone());
-        for call in calls.iter().flatten() {
-            deadline.check(10_000)?;
-            let value = self.modules.value(&body.file, Some(body.definition), &call.callee);
-            match self.modules.called(&value) {
-                Value::Class(target) | Value::Function(target) => {
-                    match targets.iter_mut().find(|(known, _)| *known == target) {
-                        Some((_, lines)) => lines.push(call.line),
-                        None => targets.push((target, vec![call.line])),
-                    }
-                }
-                // What is called on it counts.
-                Value::External(name) if name == "builtins.super" => {}
-                Value::External(name) => *self.external.entry(name).or_default() += 1,
-                _ => {
-                    self.traced.unresolved_total += 1;
-                    if self.traced.unresolved.len() < MAX_NAMES {
-                        self.traced.unresolved.push(Unresolved {
-                            name: shown(&call.callee),
-                            file: body.file.clone(),
-                            line: call.line,
-                            caller: caller.clone(),
-                        });
-                    }
-                }
-            }
-        }
-        for (target, mut called_at) in targets {
-            called_at.dedup();
+        for (target, called_at) in self.targets(&body, &caller, deadline)? {
             let has_calls = self.has_calls(&target);
             let not_followed = if self.path.contains(&target) {
                 Some(NotFollowed::Cycle)
@@ -320,13 +293,55 @@ impl<'a, 'b> Tracer<'a, 'b> {
         Ok(())
     }
 
+    /// The classes and functions in the workspace that `body` calls, each with the lines of the
+    /// calls. Counts the other calls as external or unresolved.
+    fn targets(
+        &mut self,
+        body: &Place,
+        caller: &str,
+        deadline: &mut Deadline,
+    ) -> Result<Vec<(Place, Vec<usize>)>, ToolError> {
+        let mut targets: Vec<(Place, Vec<usize>)> = Vec::new();
+        let calls = self.modules.definition(body, |definition| definition.calls.clone());
+        for call in calls.iter().flatten() {
+            deadline.check(10_000)?;
+            let value = self.modules.value(&body.file, Some(body.definition), &call.callee);
+            match self.modules.called(&value) {
+                Value::Class(target) | Value::Function(target) => {
+                    match targets.iter_mut().find(|(known, _)| *known == target) {
+                        Some((_, lines)) => lines.push(call.line),
+                        None => targets.push((target, vec![call.line])),
+                    }
+                }
+                // The call of the attribute of `super()` counts instead.
+                Value::External(name) if name == "builtins.super" => {}
+                Value::External(name) => *self.external.entry(name).or_default() += 1,
+                _ => {
+                    self.traced.unresolved_total += 1;
+                    if self.traced.unresolved.len() < MAX_NAMES {
+                        self.traced.unresolved.push(Unresolved {
+                            name: shown(&call.callee),
+                            file: body.file.clone(),
+                            line: call.line,
+                            caller: caller.to_owned(),
+                        });
+                    }
+                }
+            }
+        }
+        for (_, lines) in &mut targets {
+            lines.dedup();
+        }
+        Ok(targets)
+    }
+
     fn has_calls(&mut self, place: &Place) -> bool {
         let body = self.body(place);
         let read = |body: Place| self.modules.definition(&body, |body| !body.calls.is_empty());
         body.and_then(read).unwrap_or(false)
     }
 
-    /// What runs when it is called: of a class, its constructor.
+    /// The function that runs when a definition is called: of a class, its constructor.
     fn body(&mut self, place: &Place) -> Option<Place> {
         if self.modules.definition(place, |definition| definition.is_class)? {
             return self.modules.constructor(place);
@@ -338,7 +353,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
         qualified_name(self.modules, place)
     }
 
-    /// What was followed.
+    /// Returns the calls that were followed.
     pub fn finish(self) -> Traced {
         let external_total = self.external.len();
         let external = self.external.into_iter().take(MAX_NAMES);
@@ -351,7 +366,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
     }
 }
 
-/// A definition's name with its module.
+/// The name of a definition, with its module.
 pub fn qualified_name(modules: &mut Modules<'_>, place: &Place) -> Option<String> {
     let symbol = modules.symbol(place)?;
     let module = Language::Python.modules(&place.file, None);

@@ -1,31 +1,31 @@
-//! `trace_endpoint`: from a path or a handler to what answers, and what that calls.
+//! `trace_endpoint`: finds the handler of an HTTP endpoint, and follows its calls.
 
 use cofferdam_sdk::ToolError;
 use memchr::memmem;
 use serde::Serialize;
 
 use crate::args::TraceEndpointArgs;
-use crate::calls::{DEPTH, Root, Traced, Tracer, qualified_name};
+use crate::calls::{DEFAULT_DEPTH, Root, Traced, Tracer, qualified_name};
 use crate::name::Name;
 use crate::project::{Deadline, Files};
 use crate::python::resolve::{Modules, Place};
 use crate::python::routes::{By, Endpoint, Finder, Framework};
 use crate::search::{MAX_PROBLEMS, Unparsed};
 
-/// How many endpoints are shown unless the caller says otherwise.
-const LIMIT: usize = 100;
+/// The default maximum number of endpoints.
+const DEFAULT_LIMIT: usize = 100;
 
-/// How many endpoints' calls are followed.
+/// The maximum number of endpoints whose calls are followed.
 const MAX_TRACED: usize = 10;
 
-/// How many calls of each endpoint are shown.
+/// The maximum number of calls of each endpoint.
 const MAX_CALLS: usize = 200;
 
-/// How many endpoints a message names.
+/// The maximum number of endpoints named in a message.
 const MAX_NAMED: usize = 5;
 
-/// What a file that has routes holds at least one of.
-const SIGNS: [&[u8]; 8] = [
+/// Strings of which a file with routes contains at least one.
+const ROUTE_MARKERS: [&[u8]; 8] = [
     b"fastapi",
     b"flask",
     b"quart",
@@ -36,63 +36,63 @@ const SIGNS: [&[u8]; 8] = [
     b".route(",
 ];
 
-/// The answer of `trace_endpoint`.
+/// The result of `trace_endpoint`.
 #[derive(Debug, Serialize)]
 pub struct Endpoints {
     /// The endpoints, by path and method.
     pub endpoints: Vec<Shown>,
-    /// How many there are.
+    /// The number of endpoints, with those not shown.
     pub total: usize,
-    /// Whether there are more than are shown.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
-    /// How many files were searched.
+    /// The number of files searched.
     pub files_searched: usize,
-    /// Files with routes that could not be parsed in full.
+    /// Files with routes that could be parsed only in part.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unparsed: Vec<Unparsed>,
 }
 
-/// One endpoint.
+/// An endpoint in the result.
 #[derive(Debug, Serialize)]
 pub struct Shown {
-    /// The methods, sorted; `WEBSOCKET` stands for one.
+    /// The HTTP methods, sorted; `WEBSOCKET` for a websocket.
     pub methods: Vec<String>,
-    /// The path with all prefixes; what the text does not say stands in `<...>`.
+    /// The path with all prefixes; unknown parts are in `<...>`.
     pub path: String,
-    /// What it is written for.
+    /// The web framework of the route.
     pub framework: Framework,
-    /// The file where the route is written.
+    /// The file that contains the route.
     pub file: String,
-    /// The line where the route is written.
+    /// The line of the route.
     pub line: usize,
     /// Whether its router is part of an application that was found.
     pub mounted: bool,
-    /// The function that answers.
+    /// The function that handles requests.
     pub handler: Root,
-    /// What it depends on, the outermost first.
+    /// Its dependencies, the outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<Dependency>,
-    /// What the handler calls, and what its dependencies call after that.
+    /// The calls of the handler, then those of its dependencies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Traced>,
 }
 
-/// Something that an endpoint depends on.
+/// A dependency of an endpoint.
 #[derive(Debug, Serialize)]
 pub struct Dependency {
-    /// What provides it: with its module, where the workspace has it; otherwise as written.
+    /// The provider: with its module if it is in the workspace, otherwise as written.
     pub symbol: String,
-    /// Where it is defined.
+    /// The file in which the provider is defined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Where it is defined.
+    /// The line of the definition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What asks for it.
+    /// The element that declares the dependency.
     pub asked_by: By,
 }
 
-/// Looks for endpoints below `root`, and follows the calls of few.
+/// Finds endpoints below `root`, and follows the calls of those that match if they are few.
 ///
 /// # Errors
 /// `InvalidEndpoint`, `EndpointNotFound`, `PathNotFound`, `TimeoutError`.
@@ -147,9 +147,10 @@ pub fn trace(
     };
     let total = if wanted.is_some() { found.len() } else { number };
     let follow = wanted.is_some();
-    let depth = args.depth.unwrap_or(DEPTH);
+    let depth = args.depth.unwrap_or(DEFAULT_DEPTH);
     let mut shown = Vec::new();
-    for (index, endpoint) in found.into_iter().take(args.limit.unwrap_or(LIMIT)).enumerate() {
+    for (index, endpoint) in found.into_iter().take(args.limit.unwrap_or(DEFAULT_LIMIT)).enumerate()
+    {
         let follow = follow && index < MAX_TRACED;
         shown.extend(show(endpoint, &mut modules, follow.then_some(depth), deadline)?);
     }
@@ -163,7 +164,7 @@ pub fn trace(
 }
 
 fn has_routes(contents: &[u8]) -> bool {
-    SIGNS.iter().any(|sign| memmem::find(contents, sign).is_some())
+    ROUTE_MARKERS.iter().any(|sign| memmem::find(contents, sign).is_some())
         || (memmem::find(contents, b"@").is_some()
             && [&b".get("[..], b".post(", b".put(", b".patch(", b".delete(", b".websocket("]
                 .iter()
@@ -228,7 +229,7 @@ fn show(
     }))
 }
 
-/// What the caller asks for.
+/// The endpoints that the caller selects.
 enum Wanted {
     Path { method: Option<String>, path: String },
     Handler(Name),
@@ -255,8 +256,8 @@ impl Wanted {
         Name::parse(text).map(Self::Handler)
     }
 
-    /// Whether an endpoint is meant: by its path as it is written or, where that is not asked
-    /// for, by a path that it answers.
+    /// Whether an endpoint is selected: by its path as written or, if not `as_written`, by a path
+    /// of requests to it.
     fn is(&self, endpoint: &Endpoint, as_written: bool) -> bool {
         match self {
             Self::Path { method, path } => {
@@ -275,8 +276,8 @@ impl Wanted {
     }
 }
 
-/// Whether a path with parameters (`{id}`, `<int:id>`) answers requests for a path. Parameters of
-/// the kind `path` span several parts.
+/// Whether requests for `path` match a template with parameters (`{id}`, `<int:id>`). Parameters of
+/// the type `path` match several segments.
 fn answers(template: &str, path: &str) -> bool {
     let parts =
         |path: &str| path.trim_end_matches('/').split('/').map(str::to_owned).collect::<Vec<_>>();
@@ -324,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_answered() {
+    fn request_paths_match_templates() {
         for (template, path, wanted) in [
             ("/users/{id}", "/users/42", true),
             ("/users/{id}", "/users/{id}", true),

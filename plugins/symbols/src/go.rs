@@ -1,4 +1,4 @@
-//! Go, by gosyn's parser.
+//! Outlines of Go files, by gosyn's parser.
 
 use std::rc::Rc;
 
@@ -8,10 +8,10 @@ use gosyn::token::{Operator, Token};
 
 use crate::outline::{Builder, Found, Kind, Outline, Problem, comment, one_line, shortened};
 
-/// The longest value of a variable that is shown, in characters.
-const MAX_VALUE: usize = 160;
+/// The maximum length of a variable's value in a signature, in characters.
+const MAX_VALUE_CHARS: usize = 160;
 
-/// What a file defines.
+/// The definitions in a file.
 pub fn outline(text: &str) -> Outline {
     let file = match gosyn::parse_source(text) {
         Ok(file) => file,
@@ -31,9 +31,9 @@ pub fn outline(text: &str) -> Outline {
     walker.builder.finish()
 }
 
-/// An outline of nothing but what is wrong.
+/// An outline with only the parser's error.
 fn broken(error: &anyhow::Error) -> Outline {
-    // This version of the parser says the line before, but for the first.
+    // This version of the parser reports the previous line, except for line 1.
     let (line, message) = match error.downcast_ref() {
         Some(gosyn::Error::UnexpectedToken { location, expect, actual, .. }) => {
             let found = actual.as_ref().map_or("the end".to_owned(), |token| format!("{token:?}"));
@@ -45,9 +45,9 @@ fn broken(error: &anyhow::Error) -> Outline {
     Outline { problem: Some(Problem { line, message: one_line(&message) }), ..Outline::default() }
 }
 
-/// The parser counts characters; the text has bytes.
+/// Converts the parser's offsets, which are in characters, to bytes.
 struct Offsets {
-    /// The byte of every character; none where all are one byte long.
+    /// The byte offset of each character; `None` for ASCII text.
     starts: Option<Vec<usize>>,
     length: usize,
 }
@@ -102,7 +102,7 @@ impl Walker<'_> {
     }
 
     fn function(&mut self, function: &FuncDecl) {
-        // The type's position is that of the keyword `func`, or of the name after a receiver.
+        // The position of the type is that of the keyword `func` or, with a receiver, of the name.
         let name = function.name.pos;
         let start = self.keyword_before(name);
         let (end, head) = match &function.body {
@@ -188,7 +188,7 @@ impl Walker<'_> {
         let signature = self.text.get(start..head).unwrap_or_default().trim();
         let signature = format!("{keyword}{}", signature.trim_end_matches('{').trim_end());
         let signature = if found.head == found.end {
-            shortened(&one_line(&signature), MAX_VALUE)
+            shortened(&one_line(&signature), MAX_VALUE_CHARS)
         } else {
             signature
         };
@@ -205,7 +205,7 @@ impl Walker<'_> {
         });
     }
 
-    /// The start of the keyword `func` before a function's name.
+    /// The offset of the keyword `func` before a function's name.
     fn keyword_before(&self, name: usize) -> usize {
         let before = self.tokens.partition_point(|token| token.start < name);
         let keyword = self.tokens[..before]
@@ -215,8 +215,8 @@ impl Walker<'_> {
         keyword.map_or(name, |keyword| keyword.start)
     }
 
-    /// The end of the statement that this is in: at the end of a line where no bracket is open
-    /// that opened since, before `;` or a bracket that closes.
+    /// The end of the statement that contains `from`: at the end of a line without brackets opened
+    /// since, before `;` or before a closing bracket.
     fn statement_end(&self, from: usize) -> usize {
         let first = self.tokens.partition_point(|token| token.start < from);
         let mut depth = 0_usize;
@@ -250,7 +250,8 @@ impl Walker<'_> {
         end
     }
 
-    /// Whether a statement ends between two tokens: at a line's end, unless an operator is last.
+    /// Whether a statement ends between two tokens: at a line's end, unless the last token is an
+    /// operator.
     fn ends_line(&self, end: usize, next: usize) -> bool {
         let (end, next) = (self.offsets.byte(end), self.offsets.byte(next));
         let between = self.text.get(end..next).unwrap_or_default();
@@ -268,15 +269,15 @@ impl Walker<'_> {
 struct Definition<'a> {
     name: &'a str,
     kind: Kind,
-    /// In characters, as all here.
+    /// Offsets in characters, as in the whole struct.
     start: usize,
-    /// Where its body starts, or its end.
+    /// The offset of its body, or its end.
     head: usize,
     end: usize,
     public: bool,
 }
 
-/// The type that a receiver names.
+/// The name of a receiver's type.
 fn type_name(expression: &Expression) -> Option<String> {
     match expression {
         Expression::Ident(name) => Some(name.name.clone()),
@@ -304,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn go_is_understood() {
+    fn go_symbols_are_found() {
         let text = r#"// Package files handles files.
 package files
 
@@ -397,7 +398,7 @@ func Map[T, U any](in []T, f func(T) U) []U {
     }
 
     #[test]
-    fn broken_files_have_a_line() {
+    fn syntax_errors_have_a_line() {
         let outline = outline("package a\n\nfunc good() {}\nfunc bad( {\n}\n");
         assert_eq!(outline.problem.as_ref().map(|problem| problem.line), Some(4), "{outline:?}");
     }

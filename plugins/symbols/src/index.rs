@@ -1,10 +1,10 @@
-//! What files define, kept from call to call: a file whose contents are known need not be parsed
-//! to see whether it defines a name.
+//! An index of the symbols that files define, stored between calls: a file with known contents need
+//! not be parsed to know whether it defines a name.
 //!
-//! For each file's contents, by their digest, there are its symbols' names and kinds, and what is
-//! wrong with it. They lie on shelves, by the digests' first bits; a search takes those that it
-//! needs, and puts back those to which it has added much. Whoever else does so at the same time
-//! puts back a shelf of their own: what is missing then is parsed again.
+//! The index maps the digest of a file's contents to the names and kinds of its symbols, and to its
+//! error. It is split into shards by the first bits of the digests. A search reads only the shards
+//! that it needs, and writes those to which it has added enough. When calls write the same shard at
+//! the same time, the last one wins, and the missing files are parsed again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -16,39 +16,39 @@ use sha2::{Digest as _, Sha256};
 use crate::outline::{Kind, Outline, Problem};
 use crate::project::Files;
 
-/// How many shelves there are.
-const SHELVES: u8 = 32;
+/// The number of shards.
+const SHARD_COUNT: u8 = 32;
 
-/// How large a shelf may be, in bytes.
-const SIZE: usize = 6 << 20;
+/// The maximum size of a shard, in bytes.
+const MAX_SHARD_BYTES: usize = 6 << 20;
 
-/// How many files have to be new before anything is put back. Parsing fewer again takes less time
-/// than writing what they define.
-const WORTH: usize = 32;
+/// The minimum number of new files for writing a shard: parsing fewer files again is faster.
+const MIN_NEW_FILES: usize = 32;
 
-/// What a shelf begins with. The number is to be raised whenever outlines hold something else.
+/// The beginning of a stored shard. The number has to be incremented when the content of outlines
+/// changes.
 const FORMAT: &str = "outlines 1";
 
-/// The versions of all parsers.
+/// The versions of all parsers, as part of the format.
 const PARSERS: &[u8] = include_bytes!("../Cargo.lock");
 
-/// What names the contents of a file.
+/// The digest of a file's contents.
 type Key = [u8; 32];
 
-/// What a file defines, as far as a search has to know.
+/// The part of a file's outline that a search needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<'a> {
-    /// The package that a Go file belongs to.
+    /// The package of a Go file.
     pub package: Option<&'a str>,
-    /// The line and the words of what is wrong with the file.
+    /// Line and message of the file's error.
     pub problem: Option<(usize, &'a str)>,
-    /// For each symbol its kind and the names that lead to it, the last its own.
+    /// The kind and the path of names of each symbol; the last name is its own.
     #[serde(borrow)]
     pub symbols: Vec<(Kind, Vec<&'a str>)>,
 }
 
 impl<'a> Entry<'a> {
-    /// What an outline says.
+    /// Makes the entry for an outline.
     pub fn new(outline: &'a Outline) -> Self {
         let problem = |problem: &'a Problem| (problem.line, problem.message.as_str());
         Self {
@@ -63,32 +63,32 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The index of one search.
+/// The index during one search.
 pub struct Index<'a> {
     files: &'a dyn Files,
     format: Vec<u8>,
-    shelves: BTreeMap<u8, Shelf>,
+    shards: BTreeMap<u8, Shard>,
     added: usize,
 }
 
-/// Entries as they are kept, one after the other.
+/// The entries of a shard in their stored form.
 #[derive(Default)]
-struct Shelf {
+struct Shard {
     bytes: Vec<u8>,
-    /// Where each entry is, and whether this search has asked for it.
+    /// The range of each entry, and whether this search has used it.
     places: HashMap<Key, (Range<usize>, bool)>,
     has_changed: bool,
 }
 
 impl<'a> Index<'a> {
-    /// Nothing is read yet.
+    /// Makes an index that has not read any shards yet.
     pub fn new(files: &'a dyn Files) -> Self {
         let mut format = FORMAT.as_bytes().to_vec();
         format.extend_from_slice(&Sha256::digest(PARSERS));
-        Self { files, format, shelves: BTreeMap::new(), added: 0 }
+        Self { files, format, shards: BTreeMap::new(), added: 0 }
     }
 
-    /// What names a file of these contents. The end of its name says how it is parsed.
+    /// The key of a file. It includes the extension, which determines the parser.
     pub fn key(path: &str, contents: &[u8]) -> Key {
         let name = path.rsplit('/').next().unwrap_or(path);
         let end = name.split_once('.').map_or("", |(_, end)| end);
@@ -101,48 +101,49 @@ impl<'a> Index<'a> {
             .into()
     }
 
-    /// What is known of a file.
+    /// The entry of a file, if it is in the index.
     pub fn find(&mut self, key: &Key) -> Option<Entry<'_>> {
-        let shelf = self.shelf(key);
-        let (place, is_used) = shelf.places.get_mut(key)?;
+        let shard = self.shard(key);
+        let (place, is_used) = shard.places.get_mut(key)?;
         *is_used = true;
-        postcard::from_bytes(&shelf.bytes[place.clone()]).ok()
+        postcard::from_bytes(&shard.bytes[place.clone()]).ok()
     }
 
-    /// Keeps what a file defines.
+    /// Adds the entry of a file.
     pub fn add(&mut self, key: Key, entry: &Entry<'_>) {
         let Ok(bytes) = to_extend(entry, Vec::new()) else { return };
-        self.shelf(&key).add(key, &bytes, true);
+        self.shard(&key).add(key, &bytes, true);
         self.added += 1;
     }
 
-    /// Puts back what has changed, if that is worth it. What can't be kept is parsed again.
+    /// Stores the changed shards that have enough new entries. Errors are ignored: the files are
+    /// parsed again.
     pub fn keep(mut self) {
-        if self.added < WORTH {
+        if self.added < MIN_NEW_FILES {
             return;
         }
-        for (number, shelf) in &mut self.shelves {
-            if shelf.has_changed {
-                self.files.keep(&name(*number), &shelf.packed(&self.format));
+        for (number, shard) in &mut self.shards {
+            if shard.has_changed {
+                self.files.keep(&name(*number), &shard.packed(&self.format));
             }
         }
     }
 
-    fn shelf(&mut self, key: &Key) -> &mut Shelf {
-        let number = key[0] % SHELVES;
+    fn shard(&mut self, key: &Key) -> &mut Shard {
+        let number = key[0] % SHARD_COUNT;
         let (files, format) = (self.files, &self.format);
-        self.shelves.entry(number).or_insert_with(|| {
+        self.shards.entry(number).or_insert_with(|| {
             let kept = files.kept(&name(number));
-            kept.and_then(|bytes| Shelf::unpacked(bytes, format)).unwrap_or_default()
+            kept.and_then(|bytes| Shard::unpacked(bytes, format)).unwrap_or_default()
         })
     }
 }
 
-fn name(shelf: u8) -> String {
-    format!("outlines {shelf:02}")
+fn name(shard: u8) -> String {
+    format!("outlines {shard:02}")
 }
 
-impl Shelf {
+impl Shard {
     fn add(&mut self, key: Key, bytes: &[u8], is_used: bool) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
@@ -150,7 +151,7 @@ impl Shelf {
         self.has_changed = true;
     }
 
-    /// A shelf as it was kept; none where it is another version's, or none at all.
+    /// Decodes a stored shard; `None` if it is invalid or of another version.
     fn unpacked(bytes: Vec<u8>, format: &[u8]) -> Option<Self> {
         let mut rest = bytes.strip_prefix(format)?;
         let mut places = HashMap::new();
@@ -163,7 +164,8 @@ impl Shelf {
         Some(Self { bytes, places, has_changed: false })
     }
 
-    /// The shelf as it is kept. Where there is too much, what nobody has asked for goes first.
+    /// Encodes a shard. If it is too large, entries that this search has not used are dropped
+    /// first.
     fn packed(&self, format: &[u8]) -> Vec<u8> {
         let mut entries: Vec<_> = self.places.iter().collect();
         entries.sort_unstable_by_key(|(key, (_, is_used))| (!is_used, **key));
@@ -173,7 +175,7 @@ impl Shelf {
             let written = to_extend(&(key, place.len()), std::mem::take(&mut packed));
             packed = written.unwrap_or_default();
             packed.extend_from_slice(&self.bytes[place.clone()]);
-            if packed.len() > SIZE {
+            if packed.len() > MAX_SHARD_BYTES {
                 packed.truncate(before);
                 break;
             }
@@ -197,7 +199,7 @@ mod tests {
         Index::key("a.py", &number.to_le_bytes())
     }
 
-    /// An index that has just learned of `files`.
+    /// An index with new entries for some of `files`.
     fn filled(files: &Memory, numbers: Range<usize>) -> Index<'_> {
         let mut index = Index::new(files);
         for number in numbers {
@@ -207,30 +209,30 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_found() {
+    fn stored_entries_are_found() {
         let files = Memory::default();
         filled(&files, 0..100).keep();
-        assert_eq!(files.1.borrow().len(), usize::from(SHELVES));
+        assert_eq!(files.1.borrow().len(), usize::from(SHARD_COUNT));
         let mut index = Index::new(&files);
         for number in 0..100 {
             assert_eq!(index.find(&key(number)), Some(Entry::new(&outline(number))));
         }
         assert_eq!(index.find(&key(100)), None);
-        // What was there stays beside what is new.
+        // Earlier entries remain beside new ones.
         filled(&files, 100..200).keep();
         let mut index = Index::new(&files);
         assert!((0..200).all(|number| index.find(&key(number)).is_some()));
     }
 
     #[test]
-    fn a_little_is_not_kept() {
+    fn few_new_entries_are_not_stored() {
         let files = Memory::default();
-        filled(&files, 0..WORTH - 1).keep();
+        filled(&files, 0..MIN_NEW_FILES - 1).keep();
         assert!(files.1.borrow().is_empty());
     }
 
     #[test]
-    fn what_is_no_shelf_is_thrown_away() {
+    fn an_invalid_shard_is_ignored() {
         let files = Memory::default();
         filled(&files, 0..100).keep();
         let whole = files.1.borrow().clone();
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_name_is_part_of_its_key() {
+    fn the_extension_is_part_of_the_key() {
         let key = |path: &str| Index::key(path, b"let a = <T>x;");
         assert_eq!(key("a/b.ts"), key("c/d.ts"));
         assert_ne!(key("a.ts"), key("a.tsx"));
@@ -261,16 +263,16 @@ mod tests {
     }
 
     #[test]
-    fn a_shelf_is_bounded() {
-        let mut shelf = Shelf::default();
+    fn the_size_of_a_shard_is_limited() {
+        let mut shard = Shard::default();
         for number in 0..8_u8 {
-            shelf.add([number; 32], &vec![number; SIZE / 4], number >= 6);
+            shard.add([number; 32], &vec![number; MAX_SHARD_BYTES / 4], number >= 6);
         }
-        let packed = shelf.packed(b"f");
-        assert!(packed.len() <= SIZE);
-        let kept = Shelf::unpacked(packed, b"f").unwrap().places;
+        let packed = shard.packed(b"f");
+        assert!(packed.len() <= MAX_SHARD_BYTES);
+        let kept = Shard::unpacked(packed, b"f").unwrap().places;
         assert_eq!(kept.len(), 3);
-        // Those that were asked for, and one more.
+        // The entries that were used, and one more.
         assert!(kept.contains_key(&[6; 32]) && kept.contains_key(&[7; 32]));
     }
 }

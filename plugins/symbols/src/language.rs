@@ -1,11 +1,11 @@
-//! The languages that are understood, and how each names its modules.
+//! The supported languages, and the names of their modules.
 
 use serde::{Deserialize, Serialize};
 
 use crate::outline::Outline;
 use crate::{go, nesting, python, rust, typescript};
 
-/// A language.
+/// A language with a parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -18,18 +18,18 @@ pub enum Language {
 }
 
 impl Language {
-    /// All of them.
+    /// All languages with a parser.
     pub const ALL: [Self; 5] =
         [Self::Go, Self::JavaScript, Self::Python, Self::Rust, Self::TypeScript];
 
-    /// The language of a file, by its name's ending.
+    /// The language of a file, by its extension.
     pub fn of(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let (_, extension) = name.rsplit_once('.')?;
         Self::ALL.into_iter().find(|language| language.extensions().contains(&extension))
     }
 
-    /// The endings of its files' names.
+    /// The extensions of files in the language.
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
             Self::Go => &["go"],
@@ -40,7 +40,7 @@ impl Language {
         }
     }
 
-    /// What a file of this language defines.
+    /// The definitions in a file of this language.
     pub fn outline(self, path: &str, text: &str) -> Outline {
         if let Err(problem) = nesting::check(self, text) {
             return Outline { problem: Some(problem), ..Outline::default() };
@@ -53,8 +53,7 @@ impl Language {
         }
     }
 
-    /// The names that lead to the module of a file: one list for each way in which the language
-    /// says it.
+    /// The names of a file's module: one list for each way in which the language can refer to it.
     pub fn modules(self, path: &str, package: Option<&str>) -> Vec<Vec<String>> {
         let mut names: Vec<String> = path.split('/').map(str::to_owned).collect();
         let file = names.pop().unwrap_or_default();

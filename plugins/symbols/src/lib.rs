@@ -1,9 +1,10 @@
 //! The plugin `symbols`: the tools `locate_symbol`, `get_source`, `discover_api`, `trace_calls` and
 //! `trace_endpoint`.
 //!
-//! Each language has the parser that its own tools use: ruff's for Python, oxc's for TypeScript
-//! and JavaScript, rust-analyzer's for Rust, gosyn for Go. The host walks the tree and reads; a
-//! file is parsed only if it holds the name that is looked for. This file only adapts.
+//! Each language has the parser that its own tools use: ruff's for Python, oxc's for TypeScript and
+//! JavaScript, rust-analyzer's for Rust, gosyn for Go. The host walks the tree and reads the files;
+//! a file is parsed only if it contains the name that is searched. This file only connects the
+//! tools with the host.
 
 pub mod api;
 pub mod args;
@@ -30,7 +31,7 @@ use cofferdam_sdk::scan::{self, Query, Scanner};
 use cofferdam_sdk::{Context, ToolError, cache, log, plugin};
 use project::{Deadline, Files, Look};
 
-/// The plugin.
+/// The plugin: each function is a tool.
 pub struct Symbols;
 
 impl Symbols {
@@ -74,7 +75,7 @@ fn root(path: Option<&str>, context: &Context) -> Result<String, ToolError> {
     Ok(context.resolve(path.unwrap_or("."))?.as_str().to_owned())
 }
 
-/// The workspace as the host shows it.
+/// The workspace, accessed through the host.
 struct Workspace<'a>(&'a Context);
 
 impl Workspace<'_> {
@@ -104,7 +105,7 @@ impl Files for Workspace<'_> {
     }
 
     fn keep(&self, name: &str, bytes: &[u8]) {
-        // Without it, the next call parses again.
+        // The next call will parse the files again.
         if let Err(error) = cache::put(name, bytes) {
             log::emit(log::Level::Debug, &format!("the index is not kept: {error:?}"));
         }

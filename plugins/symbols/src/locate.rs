@@ -1,4 +1,4 @@
-//! `locate_symbol`: where a symbol is defined.
+//! `locate_symbol`: finds the definitions of a symbol.
 
 use cofferdam_sdk::ToolError;
 use serde::Serialize;
@@ -10,32 +10,32 @@ use crate::outline::Kind;
 use crate::project::{Deadline, Files};
 use crate::search::{Hit, Search, Unparsed};
 
-/// How many matches are shown unless the caller says otherwise.
-const LIMIT: usize = 50;
+/// The default maximum number of matches.
+const DEFAULT_LIMIT: usize = 50;
 
-/// The answer of `locate_symbol`.
+/// The result of `locate_symbol`.
 #[derive(Debug, Serialize)]
 pub struct Located {
     /// The symbols, by file and line.
     pub matches: Vec<Match>,
-    /// How many there are.
+    /// The number of symbols, with those not shown.
     pub total: usize,
-    /// Whether there are more than are shown.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
-    /// How many files were searched.
+    /// The number of files searched.
     pub files_searched: usize,
-    /// How many of them could not be read.
+    /// The number of files that could not be read.
     #[serde(skip_serializing_if = "is_zero")]
     pub files_unreadable: usize,
-    /// Files that hold the name and could not be parsed in full.
+    /// Files that contain the name and could be parsed only in part.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unparsed: Vec<Unparsed>,
-    /// How many of those there are.
+    /// The number of such files.
     #[serde(skip_serializing_if = "is_zero")]
     pub unparsed_total: usize,
 }
 
-/// Where a symbol is.
+/// The place of a symbol's definition.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the names of Symbol's fields")]
 pub struct Match {
@@ -80,7 +80,7 @@ pub(crate) fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// Looks for a symbol below `root`.
+/// Finds the definitions of a symbol below `root`.
 ///
 /// # Errors
 /// `InvalidSymbol`, `SymbolNotFound`, `PathNotFound`, `TimeoutError`.
@@ -93,7 +93,7 @@ pub fn locate(
     let name = Name::parse(&args.symbol)?;
     let search =
         Search { name, written: args.symbol, root, language: args.language, kinds: args.kinds };
-    let found = search.run(files, deadline, args.limit.unwrap_or(LIMIT))?;
+    let found = search.run(files, deadline, args.limit.unwrap_or(DEFAULT_LIMIT))?;
     Ok(Located {
         truncated: found.hits.len() < found.total,
         matches: found.hits.into_iter().map(Match::from).collect(),

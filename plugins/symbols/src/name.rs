@@ -1,11 +1,11 @@
-//! What a caller calls a symbol, and which symbols that can mean.
+//! Parses the names of symbols, and compares them with definitions.
 
 use cofferdam_sdk::ToolError;
 
 use crate::language::Language;
 
-/// The longest name that is looked for, in bytes.
-const MAX_LENGTH: usize = 1000;
+/// The maximum length of a name, in bytes.
+const MAX_NAME_BYTES: usize = 1000;
 
 /// A name as a caller writes it: `get_file`, `Class.method`, `helpers.files.get_file`,
 /// `crate::module::function`, `file.py::Class::method`.
@@ -15,10 +15,10 @@ pub struct Name {
 }
 
 impl Name {
-    /// Takes a name apart.
+    /// Splits a name into its parts.
     ///
     /// # Errors
-    /// `InvalidSymbol`.
+    /// `InvalidSymbol`, with the reason.
     pub fn parse(text: &str) -> Result<Self, ToolError> {
         let invalid = |why: &str| {
             Err(ToolError::invalid_args(
@@ -28,11 +28,11 @@ impl Name {
                 ),
             ))
         };
-        if text.len() > MAX_LENGTH {
+        if text.len() > MAX_NAME_BYTES {
             return Err(ToolError::invalid_args(
                 "InvalidSymbol",
                 format!(
-                    "the symbol is {} bytes long; at most {MAX_LENGTH} are allowed",
+                    "the symbol is {} bytes long; at most {MAX_NAME_BYTES} are allowed",
                     text.len()
                 ),
             ));
@@ -68,7 +68,7 @@ impl Name {
         &self.parts
     }
 
-    /// Whether the name can mean what `path` leads to within the module.
+    /// Whether the name can refer to the symbol with this `path` within the module.
     pub fn means(&self, modules: &[Vec<String>], path: &[String]) -> bool {
         modules.iter().any(|module| {
             let mut whole = module.iter().chain(path).rev();
@@ -77,7 +77,7 @@ impl Name {
     }
 }
 
-/// A name as Python compares it: in the normal form NFKC.
+/// Normalizes a name to NFKC, as Python does.
 fn normal(text: &str) -> String {
     use unicode_normalization::UnicodeNormalization as _;
     if text.is_ascii() { text.to_owned() } else { text.nfkc().collect() }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_apart() {
+    fn names_are_split() {
         for (text, wanted) in [
             ("get_file", &["get_file"][..]),
             ("helpers.file_helpers.get_file", &["helpers", "file_helpers", "get_file"]),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_means_what_it_is_the_end_of() {
+    fn a_name_matches_paths_that_end_with_it() {
         let strings = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
         let modules = [strings("src.app.helpers.files")];
         for (name, path, wanted) in [

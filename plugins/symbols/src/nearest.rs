@@ -1,7 +1,7 @@
-//! Which symbols a caller may have meant whose name is not there.
+//! Finds symbols with a similar name, for a message about a name that does not exist.
 //!
-//! Reading words is much quicker than parsing. So words that follow what a definition starts with
-//! are compared first, and only the files of the nearest are parsed.
+//! Scanning words is much faster than parsing. So only words after the beginning of a definition
+//! are compared, and only the files with the most similar ones are parsed.
 
 use std::collections::HashMap;
 
@@ -11,17 +11,17 @@ use crate::name::Name;
 use crate::project::{Deadline, Files};
 use crate::search::{distinct, outline_of, qualified};
 
-/// How many names are offered.
+/// The maximum number of names in a message.
 const MAX_NAMES: usize = 5;
 
-/// In how many files one word is looked up.
+/// The maximum number of files parsed for one word.
 const MAX_FILES: usize = 4;
 
-/// How alike two names have to be: 1 is the same.
-const LEAST: f64 = 0.7;
+/// The minimum similarity of two names; 1 is equality.
+const MIN_SIMILARITY: f64 = 0.7;
 
-/// The words that a definition's name follows.
-const STARTS: [&[u8]; 18] = [
+/// The keywords that precede the name of a definition.
+const DEFINITION_KEYWORDS: [&[u8]; 18] = [
     b"class",
     b"const",
     b"def",
@@ -49,12 +49,12 @@ pub struct Nearest {
 }
 
 impl Nearest {
-    /// Prepares a search.
+    /// Prepares a search for names like this.
     pub fn new(wanted: &Name) -> Self {
         Self { lower: wanted.last().to_lowercase(), words: HashMap::new() }
     }
 
-    /// The names, the nearest first. None where the time is up.
+    /// The names, the most similar first; empty if the deadline has passed.
     pub fn search(
         mut self,
         files: &dyn Files,
@@ -98,8 +98,8 @@ impl Nearest {
                 at += 1;
             }
             let word = &contents[start..at];
-            let is_definition =
-                STARTS.contains(&before) || follows_line_start_or_receiver(contents, start, at);
+            let is_definition = DEFINITION_KEYWORDS.contains(&before)
+                || follows_line_start_or_receiver(contents, start, at);
             before = word;
             if !is_definition {
                 continue;
@@ -117,7 +117,7 @@ impl Nearest {
         }
     }
 
-    /// How near a word is, if it is near enough.
+    /// The similarity of a word, if it is high enough.
     fn nearness(&self, word: &[u8]) -> Option<f64> {
         let (a, b) = (word.len(), self.lower.len());
         let contains = a > b && b >= 4 && a <= b * 3;
@@ -126,10 +126,10 @@ impl Nearest {
         }
         let word = str::from_utf8(word).ok()?.to_lowercase();
         let alike = strsim::normalized_damerau_levenshtein(&word, &self.lower);
-        // A name that holds the wanted one may be what was meant, after those that are alike.
+        // Names that contain the wanted one are candidates too, after similar ones.
         let nearness =
-            if contains && word.contains(&self.lower) { alike.max(LEAST) } else { alike };
-        (nearness >= LEAST && word.as_bytes() != b"").then_some(nearness)
+            if contains && word.contains(&self.lower) { alike.max(MIN_SIMILARITY) } else { alike };
+        (nearness >= MIN_SIMILARITY && word.as_bytes() != b"").then_some(nearness)
     }
 }
 
@@ -137,8 +137,8 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }
 
-/// `name(` or `name =` at a line's start, as methods and variables are written, or after the
-/// receiver of a Go method.
+/// Whether this is `name(` or `name =` at a line's start, as for methods and variables, or follows
+/// the receiver of a Go method.
 fn follows_line_start_or_receiver(contents: &[u8], start: usize, end: usize) -> bool {
     let before = contents[..start].iter().rev().find(|&&byte| !matches!(byte, b' ' | b'\t'));
     let after = contents[end..].iter().find(|&&byte| byte != b' ');
@@ -149,7 +149,7 @@ fn follows_line_start_or_receiver(contents: &[u8], start: usize, end: usize) -> 
     }
 }
 
-/// The qualified names of the symbols of this name in a file.
+/// The qualified names of the symbols with this name in a file.
 fn defined(files: &dyn Files, path: &str, name: &str) -> Vec<String> {
     let Some((language, outline)) = files.read(path).and_then(|text| outline_of(path, &text))
     else {

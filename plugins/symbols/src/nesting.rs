@@ -1,30 +1,30 @@
-//! How deeply a text is nested, found out without a parser.
+//! Measures how deeply a text is nested, without a parser.
 //!
-//! The parsers call themselves for what is nested, and a plugin's stack is 1.5 MiB: a file that
-//! nests deeper than that would end the whole call. So what nests deeper than any compiler for
-//! people's programs takes is refused as a file that can't be parsed, and the others go on.
+//! The parsers are recursive, and a plugin's stack is 1.5 MiB: a file that is nested too deeply
+//! would trap and fail the whole call. So a file with deeper nesting than compilers accept is
+//! treated as one that can't be parsed, and the call continues with the other files.
 
 use crate::language::Language;
 use crate::outline::Problem;
 
-/// The deepest nesting of brackets: CPython's own limit (`MAXLEVEL` of its tokenizer).
+/// The maximum depth of brackets: CPython's own limit (`MAXLEVEL` of its tokenizer).
 const MAX_BRACKETS: usize = 200;
 
-/// The deepest nesting of indented blocks: CPython's own limit (`MAXINDENT`).
+/// The maximum depth of indented blocks: CPython's own limit (`MAXINDENT`).
 const MAX_INDENTATION: usize = 100;
 
-/// How many operators, prefixes and `else` may follow each other in one statement, with those of
-/// the brackets around.
+/// The maximum number of consecutive operators, prefixes and `else` in a statement, including those
+/// of the enclosing brackets.
 const MAX_CHAIN: usize = 1500;
 
-/// How many operators a bracket or a level of indentation counts as: parsers need more of the
-/// stack for it.
-const BRACKET: usize = 5;
+/// The number of operators that a bracket or a level of indentation counts as, since parsers use
+/// more stack for it.
+const OPERATORS_PER_BRACKET: usize = 5;
 
-/// Refuses a text that is nested too deeply.
+/// Checks that a text is not nested too deeply.
 ///
 /// # Errors
-/// Where that is.
+/// The line of the nesting, with a message.
 pub fn check(language: Language, text: &str) -> Result<(), Problem> {
     let mut nesting = Nesting::new(language, text.as_bytes());
     match nesting.measure() {
@@ -41,14 +41,14 @@ struct Nesting<'a> {
     language: Language,
     text: &'a [u8],
     at: usize,
-    /// The open brackets, each with how many operators came before within those around.
+    /// The open brackets, each with the number of operators before it in the enclosing brackets.
     open: Vec<(u8, usize)>,
-    /// Operators since the last separator, with those of the brackets around.
+    /// The number of operators since the last separator, with those of the enclosing brackets.
     chain: usize,
     indentation: Vec<usize>,
-    /// What ends the formatted strings that are open: a quote, or three of them.
+    /// The end of each open formatted string: one quote, or three of them.
     formatted: Vec<&'static [u8]>,
-    /// Whether the last word or sign wants something after it.
+    /// Whether the last token requires another one after it.
     expects: bool,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Nesting<'a> {
                 b')' | b']' | b'}' => self.close_bracket(byte)?,
                 b',' | b';' => {
                     self.at += 1;
-                    // `if (a) b; else c`
+                    // Such as `if (a) b; else c`.
                     if byte == b',' || !self.rest().trim_ascii_start().starts_with(b"else") {
                         self.reset();
                     }
@@ -99,7 +99,7 @@ impl<'a> Nesting<'a> {
                 }
                 _ if is_word(byte) => self.word()?,
                 b' ' | b'\t' | b'\r' => self.at += 1,
-                // A line that goes on.
+                // A backslash continues the line.
                 b'\\' => self.at += 2,
                 _ => {
                     self.add(1)?;
@@ -112,7 +112,9 @@ impl<'a> Nesting<'a> {
     }
 
     fn base(&self) -> usize {
-        self.open.last().map_or(self.indentation.len() * BRACKET, |&(_, before)| before + BRACKET)
+        self.open.last().map_or(self.indentation.len() * OPERATORS_PER_BRACKET, |&(_, before)| {
+            before + OPERATORS_PER_BRACKET
+        })
     }
 
     fn reset(&mut self) {
@@ -132,10 +134,10 @@ impl<'a> Nesting<'a> {
 
     fn open_bracket(&mut self, byte: u8) -> Result<(), String> {
         self.open.push((byte, self.chain));
-        self.add(BRACKET)?;
+        self.add(OPERATORS_PER_BRACKET)?;
         self.at += 1;
         self.expects = false;
-        // A block starts statements of its own, but those around it still wait.
+        // A block begins new statements, but the enclosing ones are not complete.
         let depth = self.open.iter().filter(|(open, _)| *open != b'`').count();
         if depth > MAX_BRACKETS {
             return Err(format!(
@@ -156,7 +158,7 @@ impl<'a> Nesting<'a> {
                 self.template();
             }
         }
-        // Calls and indices follow each other; a block ends what is before it.
+        // Calls and indices can be chained; a block ends the expression before it.
         if byte != b'}' {
             return self.add(1);
         }
@@ -182,7 +184,7 @@ impl<'a> Nesting<'a> {
                 self.add(1)?;
                 true
             }
-            // Each branch of a chain is within the one before, as the parsers see it.
+            // For the parsers, each branch of a chain is nested in the previous one.
             b"else" | b"if" | b"for" | b"while" | b"with" | b"label" | b"func" | b"fn" => {
                 self.add(4)?;
                 true
@@ -192,7 +194,8 @@ impl<'a> Nesting<'a> {
         Ok(())
     }
 
-    /// Where a statement may end: what comes next decides where the language lets it go on.
+    /// Handles the end of a line, which may end a statement: that depends on the language and the
+    /// next token.
     fn line_end(&mut self) -> Result<(), String> {
         if self.language == Language::Python {
             if self.open.is_empty() && !self.continues() {
@@ -222,13 +225,13 @@ impl<'a> Nesting<'a> {
         Ok(())
     }
 
-    /// Whether the line before ends in a backslash.
+    /// Whether the previous line ends in a backslash.
     fn continues(&self) -> bool {
         let before = &self.text[..self.at.saturating_sub(1)];
         before.strip_suffix(b"\r").unwrap_or(before).ends_with(b"\\")
     }
 
-    /// Python's blocks: the indentation of the line that starts here.
+    /// Handles the indentation of a line in Python, which opens or closes blocks.
     fn indent(&mut self) -> Result<(), String> {
         let width = self.rest().iter().take_while(|&&byte| byte == b' ' || byte == b'\t').count();
         match self.rest().get(width) {
@@ -263,7 +266,7 @@ impl<'a> Nesting<'a> {
         true
     }
 
-    /// The length of a block comment's rest. In Rust they nest.
+    /// The length of the rest of a block comment. In Rust, they are nested.
     fn block_comment(&self, rest: &[u8]) -> usize {
         let mut depth = 1;
         let mut at = 0;
@@ -284,6 +287,43 @@ impl<'a> Nesting<'a> {
         rest.len()
     }
 
+    fn skip_python_string(&mut self, quote: u8) {
+        let rest = self.rest();
+        let triple = [quote; 3];
+        if self.is_formatted() {
+            let end: &'static [u8] = match (quote, rest.starts_with(&triple)) {
+                (b'"', true) => b"\"\"\"",
+                (b'"', false) => b"\"",
+                (_, true) => b"'''",
+                (_, false) => b"'",
+            };
+            self.formatted.push(end);
+            self.open.push((b'`', self.chain));
+            self.at += end.len();
+            self.template();
+        } else if rest.starts_with(&triple) {
+            let end = find_unescaped(&rest[3..], &triple);
+            self.at += 3 + end;
+        } else {
+            self.at += 1 + line_string(&rest[1..], quote);
+        }
+    }
+
+    /// Skips a raw string of Rust; returns `false` if the `r` here does not start one.
+    fn skip_raw_string(&mut self) -> bool {
+        let rest = self.rest();
+        let hashes = rest[1..].iter().take_while(|&&byte| byte == b'#').count();
+        if rest.get(1 + hashes) != Some(&b'"') {
+            return false;
+        }
+        let mut end = vec![b'"'];
+        end.resize(hashes + 1, b'#');
+        let start = 2 + hashes;
+        let found = memchr::memmem::find(&rest[start..], &end);
+        self.at += found.map_or(rest.len(), |found| start + found + end.len());
+        true
+    }
+
     fn skip_string(&mut self) -> bool {
         let rest = self.rest();
         let Some(&quote) = rest.first() else {
@@ -291,24 +331,7 @@ impl<'a> Nesting<'a> {
         };
         match (self.language, quote) {
             (Language::Python, b'"' | b'\'') => {
-                let triple = [quote; 3];
-                if self.is_formatted() {
-                    let end: &'static [u8] = match (quote, rest.starts_with(&triple)) {
-                        (b'"', true) => b"\"\"\"",
-                        (b'"', false) => b"\"",
-                        (_, true) => b"'''",
-                        (_, false) => b"'",
-                    };
-                    self.formatted.push(end);
-                    self.open.push((b'`', self.chain));
-                    self.at += end.len();
-                    self.template();
-                } else if rest.starts_with(&triple) {
-                    let end = find_unescaped(&rest[3..], &triple);
-                    self.at += 3 + end;
-                } else {
-                    self.at += 1 + line_string(&rest[1..], quote);
-                }
+                self.skip_python_string(quote);
                 true
             }
             (Language::Go | Language::Rust, b'"') => {
@@ -324,7 +347,7 @@ impl<'a> Nesting<'a> {
                 self.at += 1 + line_string(&rest[1..], b'\'');
                 true
             }
-            // A character, or a lifetime.
+            // A character literal or a lifetime.
             (Language::Rust, b'\'') => {
                 let is_character = rest.get(1) == Some(&b'\\')
                     || rest[1..]
@@ -340,16 +363,7 @@ impl<'a> Nesting<'a> {
                     .last()
                     .is_some_and(|&byte| is_word(byte) && byte != b'b' && byte != b'c') =>
             {
-                let hashes = rest[1..].iter().take_while(|&&byte| byte == b'#').count();
-                if rest.get(1 + hashes) != Some(&b'"') {
-                    return false;
-                }
-                let mut end = vec![b'"'];
-                end.resize(hashes + 1, b'#');
-                let start = 2 + hashes;
-                let found = memchr::memmem::find(&rest[start..], &end);
-                self.at += found.map_or(rest.len(), |found| start + found + end.len());
-                true
+                self.skip_raw_string()
             }
             (Language::JavaScript | Language::TypeScript, b'"' | b'\'') => {
                 self.at += 1 + line_string(&rest[1..], quote);
@@ -365,7 +379,7 @@ impl<'a> Nesting<'a> {
         }
     }
 
-    /// Whether the quote here follows `f` or `t`.
+    /// Whether the quote at the current position follows `f` or `t`.
     fn is_formatted(&self) -> bool {
         let before = &self.text[..self.at];
         let prefix = before.iter().rev().take_while(|&&byte| is_word(byte)).count();
@@ -375,7 +389,8 @@ impl<'a> Nesting<'a> {
             && prefix.iter().all(|byte| matches!(byte.to_ascii_lowercase(), b'f' | b't' | b'r'))
     }
 
-    /// The text of a template or a formatted string, up to its end or to the next value in it.
+    /// Skips the text of a template or a formatted string, up to its end or to the next value in
+    /// it.
     fn template(&mut self) {
         let end = self.formatted.last().copied().unwrap_or(b"`");
         while let Some(&byte) = self.text.get(self.at) {
@@ -404,7 +419,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }
 
-/// Whether a word goes on with what is before it.
+/// Whether a word continues the statement before it.
 fn is_continuation(word: &[u8]) -> bool {
     matches!(
         word,
@@ -412,7 +427,7 @@ fn is_continuation(word: &[u8]) -> bool {
     )
 }
 
-/// The length up to and with an end that no backslash stands before.
+/// The length up to and including the first `end` that is not after a backslash.
 fn find_unescaped(text: &[u8], end: &[u8]) -> usize {
     let mut at = 0;
     while at < text.len() {
@@ -427,7 +442,7 @@ fn find_unescaped(text: &[u8], end: &[u8]) -> usize {
     text.len()
 }
 
-/// The same for a text that ends with its line.
+/// As [`find_unescaped`], for a string that ends at the end of the line at the latest.
 fn line_string(text: &[u8], quote: u8) -> usize {
     let mut at = 0;
     while at < text.len() {
@@ -446,7 +461,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nested_too_deeply_is_refused() {
+    fn deeply_nested_text_is_refused() {
         use Language::{Go, JavaScript, Python, Rust, TypeScript};
         let repeated = |text: &str| text.repeat(5000);
         for (language, text) in [
@@ -486,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_so_is_not() {
+    fn text_that_only_looks_nested_is_accepted() {
         use Language::{Go, JavaScript, Python, Rust};
         let repeated = |text: &str| text.repeat(3000);
         for (language, text) in [

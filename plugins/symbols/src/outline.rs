@@ -1,10 +1,10 @@
-//! What a parser finds in one file: the symbols that it defines, in the order of their lines.
+//! The outline of a file: the symbols that it defines, in the order of their lines.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// What a symbol is. The names are those of the language server protocol where it has one.
+/// The kind of a symbol, with the names of the language server protocol where it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -28,30 +28,30 @@ pub enum Kind {
     Variable,
 }
 
-/// One definition.
+/// The definition of a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Symbol {
     /// The names that lead to it within its file, the outermost first; the last is its own.
     pub path: Vec<String>,
-    /// What it is.
+    /// The kind of the symbol.
     pub kind: Kind,
-    /// The line, from 1, where the definition itself starts; decorators are before it.
+    /// The line, from 1, of the definition itself, after decorators.
     pub line: usize,
     /// The column, from 1, in characters.
     pub column: usize,
-    /// The first line of what belongs to it: decorators, attributes, comments that document it.
+    /// The first line including decorators, attributes and documentation comments.
     pub start_line: usize,
-    /// Its last line.
+    /// The last line of the definition.
     pub end_line: usize,
-    /// The bytes of the text from `start_line`'s first to `end_line`'s last that are its own.
+    /// The bytes of the symbol in the lines from `start_line` to `end_line`.
     pub span: Range<usize>,
     /// The definition without its body, on one line.
     pub signature: String,
-    /// What documents it, without comment marks and common indentation.
+    /// The documentation, without comment marks and common indentation.
     pub doc: Option<String>,
     /// Decorators or attributes, without their marks.
     pub decorators: Vec<String>,
-    /// Whether its language, or its convention, lets others use it.
+    /// Whether it is public, by its language or convention.
     pub public: bool,
     /// Whether it is defined within a function.
     pub local: bool,
@@ -81,52 +81,53 @@ pub fn summary(doc: &str) -> Option<String> {
     (!text.is_empty()).then(|| shortened(&text, 200))
 }
 
-/// A name that a module hands on from another one.
+/// A name that a module re-exports from another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reexport {
-    /// What it is called here.
+    /// The name in this module.
     pub name: String,
-    /// Where it comes from, as the file says it.
+    /// Its origin, as written in the file.
     pub from: String,
     /// The line, from 1.
     pub line: usize,
 }
 
-/// Something that a parser did not understand.
+/// A syntax error of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The message of the parser.
     pub message: String,
 }
 
-/// What one file defines.
+/// The outline of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outline {
-    /// What documents the module.
+    /// The documentation of the module.
     pub doc: Option<String>,
     /// The definitions, ordered by where they start.
     pub symbols: Vec<Symbol>,
-    /// What the module says that it exports (`__all__`), where it says so.
+    /// The names that the module declares to export (`__all__`), if it does.
     pub exports: Option<Vec<String>>,
-    /// What it hands on.
+    /// The names that it re-exports.
     pub reexports: Vec<Reexport>,
-    /// The first thing that is wrong with it. What was understood is there all the same.
+    /// The first syntax error. The symbols include everything that could be parsed.
     pub problem: Option<Problem>,
-    /// The package that a Go file belongs to.
+    /// The package of a Go file.
     pub package: Option<String>,
 }
 
 #[cfg(test)]
 impl Outline {
-    /// Its symbols as tests list them: name, kind, first and last line, and whether it is public.
+    /// The symbols in the short form of tests: name, kind, first and last line, and whether it is
+    /// public.
     pub fn listed(&self) -> Vec<(String, Kind, usize, usize, bool)> {
         let one = |one: &Symbol| (one.qualified(), one.kind, one.line, one.end_line, one.public);
         self.symbols.iter().map(one).collect()
     }
 
-    /// Sees to it that everything was understood, and that it has these symbols and no others.
+    /// Asserts that there is no syntax error, and that the symbols are exactly these.
     #[track_caller]
     pub fn has(&self, wanted: &[(&str, Kind, usize, usize, bool)]) {
         let wanted: Vec<_> =
@@ -136,7 +137,7 @@ impl Outline {
     }
 }
 
-/// Where lines start: after `\n`, `\r\n` or a lone `\r`.
+/// The lines of a text, which start after `\n`, `\r\n` or a single `\r`.
 #[derive(Debug)]
 pub struct Lines<'a> {
     text: &'a str,
@@ -144,7 +145,7 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Looks for the lines of a text.
+    /// Indexes the lines of a text.
     pub fn new(text: &'a str) -> Self {
         let bytes = text.as_bytes();
         let mut starts = vec![0];
@@ -156,18 +157,19 @@ impl<'a> Lines<'a> {
         Self { text, starts }
     }
 
-    /// The line, from 1, of a byte.
+    /// The line, from 1, of a byte offset.
     pub fn line(&self, offset: usize) -> usize {
         self.starts.partition_point(|&start| start <= offset)
     }
 
-    /// The column, from 1 and in characters, of a byte.
+    /// The column, from 1 and in characters, of a byte offset.
     pub fn column(&self, offset: usize) -> usize {
         let start = self.starts[self.line(offset) - 1];
         self.text.get(start..offset).map_or(1, |before| before.chars().count() + 1)
     }
 
-    /// The byte where the line of another byte starts, if there is only white space between.
+    /// The offset of the line's start, if there is only white space between it and `offset`;
+    /// otherwise `offset`.
     pub fn indentation_start(&self, offset: usize) -> usize {
         let start = self.starts[self.line(offset) - 1];
         let blank = self.text.get(start..offset).is_some_and(|text| text.trim().is_empty());
@@ -175,39 +177,39 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// What a parser says of one definition.
+/// A definition as a parser finds it.
 #[derive(Debug)]
 pub struct Found<'a> {
-    /// Its name.
+    /// The name of the symbol.
     pub name: &'a str,
-    /// What it is.
+    /// The kind of the symbol.
     pub kind: Kind,
-    /// The bytes from what belongs to it, such as comments, to its end.
+    /// The bytes of the definition, with decorators and comments before it.
     pub span: Range<usize>,
-    /// The byte where the definition itself starts.
+    /// The offset of the definition itself.
     pub start: usize,
     /// The definition without its body.
     pub signature: String,
-    /// What documents it.
+    /// The documentation of the symbol.
     pub doc: Option<String>,
-    /// Decorators or attributes.
+    /// Decorators or attributes, as written.
     pub decorators: Vec<String>,
-    /// Whether others may use it.
+    /// Whether the symbol is public.
     pub public: bool,
 }
 
-/// Puts an outline together, from the outside to the inside.
+/// Builds an outline from the outside to the inside.
 #[derive(Debug)]
 pub struct Builder<'a> {
     lines: Lines<'a>,
-    /// The outline so far.
+    /// The outline built so far.
     pub outline: Outline,
     around: Vec<String>,
     functions: usize,
 }
 
 impl<'a> Builder<'a> {
-    /// Nothing is known yet.
+    /// Makes an empty outline of a text.
     pub fn new(text: &'a str) -> Self {
         Self {
             lines: Lines::new(text),
@@ -217,12 +219,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The line, from 1, of a byte.
+    /// The line, from 1, of a byte offset.
     pub fn line(&self, offset: usize) -> usize {
         self.lines.line(offset)
     }
 
-    /// Adds a definition.
+    /// Adds a definition in the current scope.
     pub fn add(&mut self, found: Found<'_>) {
         let mut path = self.around.clone();
         path.push(found.name.to_owned());
@@ -243,26 +245,26 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// What is added from now on is inside of something of this name.
+    /// Enters the scope of a definition with this name.
     pub fn enter(&mut self, name: &str, is_function: bool) {
         self.around.push(name.to_owned());
         self.functions += usize::from(is_function);
     }
 
-    /// That something ends here.
+    /// Leaves the current scope.
     pub fn leave(&mut self, is_function: bool) {
         self.functions -= usize::from(is_function);
         self.around.pop();
     }
 
-    /// The outline, ordered by where the definitions start.
+    /// Returns the outline, ordered by the start of the definitions.
     pub fn finish(mut self) -> Outline {
         self.outline.symbols.sort_by_key(|symbol| (symbol.span.start, symbol.path.len()));
         self.outline
     }
 }
 
-/// A comment that documents something, without its marks.
+/// The text of a documentation comment, without its marks.
 pub fn comment(text: &str) -> String {
     let Some(block) = text.strip_prefix("/*") else {
         let lines = text.lines().map(|line| {
@@ -280,12 +282,12 @@ pub fn comment(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
-/// A text on one line: what is between words becomes one space. Longer ones are cut, with `...`.
+/// Joins a text to one line, with single spaces between words. Longer text is cut, with `...`.
 pub fn one_line(text: &str) -> String {
     shortened(&text.split_whitespace().collect::<Vec<_>>().join(" "), 400)
 }
 
-/// At most `most` characters, of which the last three are dots where something is missing.
+/// Shortens a text to `most` characters, with `...` as the last three if it was cut.
 pub fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();

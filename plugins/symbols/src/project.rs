@@ -1,4 +1,4 @@
-//! The files of the workspace, as the tools see them, and the time that a call may take.
+//! Access to the files of the workspace, and the deadline of a call.
 
 use std::time::{Duration, Instant};
 
@@ -6,49 +6,50 @@ use cofferdam_sdk::ToolError;
 
 use crate::language::Language;
 
-/// What is shown to [`Files::each`] for each file: a way to ask for its path, and its bytes. It
-/// answers whether to go on.
+/// The callback of [`Files::each`]. Its arguments are a function that returns the file's path, and
+/// the contents; it returns whether to continue.
 pub type Look<'a> = dyn FnMut(&dyn Fn() -> String, &[u8]) -> bool + 'a;
 
-/// The workspace's files. Paths are relative to it.
+/// The files of the workspace. Paths are relative to it.
 pub trait Files {
-    /// Shows every file below `root` whose name fits one of `globs`, in path order, and answers
-    /// how many could not be read.
+    /// Calls `look` for every file below `root` whose name matches one of `globs`, in path order.
+    /// Returns the number of files that could not be read.
     ///
     /// # Errors
-    /// `PathNotFound`, or what the path itself has wrong.
+    /// `PathNotFound`; the errors of an invalid path.
     fn each(&self, root: &str, globs: &[String], look: &mut Look<'_>) -> Result<usize, ToolError>;
 
-    /// Their paths alone.
+    /// Returns only the paths of the files.
     ///
     /// # Errors
     /// As [`Files::each`].
     fn list(&self, root: &str, globs: &[String]) -> Result<Vec<String>, ToolError>;
 
-    /// A whole file, if it is there and may be read.
+    /// The contents of a file; `None` if it does not exist or may not be read.
     fn read(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// What an earlier call has kept under a name, if it is still there.
+    /// The bytes that an earlier call has stored under a name; `None` if there are none.
     fn kept(&self, name: &str) -> Option<Vec<u8>>;
 
-    /// Keeps something for later calls, as long as there is room for it.
+    /// Stores bytes for later calls. May fail silently.
     fn keep(&self, name: &str, bytes: &[u8]);
 }
 
-/// The globs of the files of a language, or of all.
+/// The globs of the files in a language, or in all.
 pub fn globs(language: Option<Language>) -> Vec<String> {
     let languages =
         Language::ALL.into_iter().filter(|one| language.is_none_or(|only| only == *one));
     languages.flat_map(Language::extensions).map(|extension| format!("*.{extension}")).collect()
 }
 
-/// How many bytes are looked at between two looks at the clock: each look leaves the sandbox.
-const BYTES_PER_LOOK: usize = 256 * 1024;
+/// The number of bytes processed between two reads of the clock, each of which is a call into the
+/// host.
+const BYTES_PER_CLOCK_READ: usize = 256 * 1024;
 
-/// The share of the time, as a divisor, and the longest time, kept back for writing the answer.
+/// The time reserved for returning the result: the divisor of the call's time, and the maximum.
 const RESERVE: (u32, Duration) = (10, Duration::from_millis(500));
 
-/// Says when work has to end so that an answer still arrives in time.
+/// The deadline of a call's work.
 #[derive(Debug)]
 pub struct Deadline {
     started: Instant,
@@ -57,21 +58,21 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// The clock starts now; the host stops the call `milliseconds` later.
+    /// Starts the clock; the host stops the call after `milliseconds`.
     pub fn new(milliseconds: u32) -> Self {
         let total = Duration::from_millis(milliseconds.into());
         let (share, longest) = RESERVE;
         let allowed = total - (total / share).min(longest);
-        Self { started: Instant::now(), allowed, unseen: BYTES_PER_LOOK }
+        Self { started: Instant::now(), allowed, unseen: BYTES_PER_CLOCK_READ }
     }
 
-    /// Asked before work on so many bytes.
+    /// Checks the deadline before work on a number of bytes.
     ///
     /// # Errors
-    /// `TimeoutError` when the time is up.
+    /// `TimeoutError` if the deadline has passed.
     pub fn check(&mut self, bytes: usize) -> Result<(), ToolError> {
         self.unseen = self.unseen.saturating_add(bytes);
-        if self.unseen < BYTES_PER_LOOK {
+        if self.unseen < BYTES_PER_CLOCK_READ {
             return Ok(());
         }
         self.unseen = 0;
@@ -87,19 +88,19 @@ impl Deadline {
 
 #[cfg(test)]
 pub mod testing {
-    //! A workspace in memory.
+    //! A workspace in memory, for tests.
     #![expect(clippy::unwrap_used, reason = "tests")]
     use std::cell::RefCell;
     use std::collections::BTreeMap;
 
     use super::*;
 
-    /// Files by path, and what is kept by name.
+    /// Files by path, and stored bytes by name.
     #[derive(Debug, Default)]
     pub struct Memory(pub BTreeMap<String, Vec<u8>>, pub RefCell<BTreeMap<String, Vec<u8>>>);
 
     impl Memory {
-        /// A workspace of these files.
+        /// Makes a workspace of these files.
         pub fn new<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
             let owned = |(path, text): (&str, &str)| (path.to_owned(), text.as_bytes().to_vec());
             Self(files.into_iter().map(owned).collect(), RefCell::default())
@@ -150,7 +151,7 @@ pub mod testing {
     }
 
     #[test]
-    fn time_runs_out() {
+    fn the_deadline_is_an_error() {
         assert!(Deadline::new(10_000).check(1).is_ok());
         assert_eq!(Deadline::new(0).check(1).unwrap_err().code, "TimeoutError");
     }

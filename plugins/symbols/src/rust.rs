@@ -1,4 +1,4 @@
-//! Rust, by rust-analyzer's parser. It goes on after a syntax error.
+//! Outlines of Rust files, by rust-analyzer's parser. It recovers from syntax errors.
 
 use ra_ap_parser::{Edition, LexedStr, StrStep, TopEntryPoint};
 use ra_ap_syntax::ast::{self, HasModuleItem as _, HasName as _};
@@ -7,10 +7,10 @@ use rowan::{GreenNodeBuilder, Language as _};
 
 use crate::outline::{Builder, Found, Kind, Outline, Problem, comment, one_line, shortened};
 
-/// The longest value of a constant that is shown, in characters.
-const MAX_VALUE: usize = 160;
+/// The maximum length of a constant's value in a signature, in characters.
+const MAX_VALUE_CHARS: usize = 160;
 
-/// What a file defines.
+/// The definitions in a file.
 pub fn outline(text: &str) -> Outline {
     let (root, error) = parse(text);
     let mut walker = Walker { builder: Builder::new(text) };
@@ -21,10 +21,10 @@ pub fn outline(text: &str) -> Outline {
     walker.builder.finish()
 }
 
-/// The tree, and the first error with its byte.
+/// Parses a text; returns the tree, and the first error with its byte offset.
 ///
-/// Not by `SourceFile::parse`: what that answers is dropped on a thread of its own, and a component
-/// has no threads.
+/// Does not use `SourceFile::parse`, which drops its result on another thread: a component has no
+/// threads.
 fn parse(text: &str) -> (SyntaxNode, Option<(usize, String)>) {
     let lexed = LexedStr::new(Edition::CURRENT, text);
     let output = TopEntryPoint::SourceFile.parse(&lexed.to_input(Edition::CURRENT));
@@ -72,15 +72,7 @@ impl Walker<'_> {
                 self.fields(declared.name(), declared.record_field_list());
             }
             ast::Item::Enum(declared) => self.enumeration(declared),
-            ast::Item::Trait(declared) => {
-                let list = declared.assoc_item_list();
-                let public = is_public(declared);
-                let body = list.as_ref().map(|list| list.syntax().clone());
-                self.add(declared, declared.name(), Kind::Trait, body, public);
-                if let (Some(name), Some(list)) = (declared.name(), list) {
-                    self.members(name.text(), &list, Some(public));
-                }
-            }
+            ast::Item::Trait(declared) => self.declared_trait(declared),
             ast::Item::Impl(implementation) => self.implementation(implementation),
             ast::Item::Module(module) => {
                 let list = module.item_list();
@@ -107,25 +99,38 @@ impl Walker<'_> {
                 for item in
                     block.extern_item_list().into_iter().flat_map(|list| list.extern_items())
                 {
-                    match item {
-                        ast::ExternItem::Fn(function) => {
-                            self.function(&function, Kind::Function, is_public(&function));
-                        }
-                        ast::ExternItem::Static(variable) => {
-                            let public = is_public(&variable);
-                            self.add(&variable, variable.name(), Kind::Variable, None, public);
-                        }
-                        ast::ExternItem::TypeAlias(alias) => {
-                            self.add(&alias, alias.name(), Kind::Type, None, is_public(&alias));
-                        }
-                        ast::ExternItem::MacroCall(_) => {}
-                    }
+                    self.extern_item(&item);
                 }
             }
             ast::Item::AsmExpr(_)
             | ast::Item::ExternCrate(_)
             | ast::Item::MacroCall(_)
             | ast::Item::Use(_) => {}
+        }
+    }
+
+    fn declared_trait(&mut self, declared: &ast::Trait) {
+        let list = declared.assoc_item_list();
+        let public = is_public(declared);
+        let body = list.as_ref().map(|list| list.syntax().clone());
+        self.add(declared, declared.name(), Kind::Trait, body, public);
+        if let (Some(name), Some(list)) = (declared.name(), list) {
+            self.members(name.text(), &list, Some(public));
+        }
+    }
+
+    fn extern_item(&mut self, item: &ast::ExternItem) {
+        match item {
+            ast::ExternItem::Fn(function) => {
+                self.function(function, Kind::Function, is_public(function));
+            }
+            ast::ExternItem::Static(variable) => {
+                self.add(variable, variable.name(), Kind::Variable, None, is_public(variable));
+            }
+            ast::ExternItem::TypeAlias(alias) => {
+                self.add(alias, alias.name(), Kind::Type, None, is_public(alias));
+            }
+            ast::ExternItem::MacroCall(_) => {}
         }
     }
 
@@ -138,7 +143,7 @@ impl Walker<'_> {
             body.as_ref().map(|body| body.syntax().clone()),
             public,
         );
-        // Items within a function.
+        // Items that are nested in the function.
         if let (Some(name), Some(list)) = (function.name(), body.and_then(|body| body.stmt_list()))
         {
             self.builder.enter(name.text(), true);
@@ -186,7 +191,8 @@ impl Walker<'_> {
         }
     }
 
-    /// The members of an implementation belong to the type. Those of a trait are as public as it.
+    /// The members of an implementation belong to the type. Members of a trait are as public as the
+    /// trait.
     fn implementation(&mut self, implementation: &ast::Impl) {
         let (Some(of), Some(list)) = (implementation.self_ty(), implementation.assoc_item_list())
         else {
@@ -244,7 +250,7 @@ impl Walker<'_> {
             text.slice(TextRange::new(own - range.start(), end - range.start())).to_string();
         let signature = signature.trim().trim_end_matches([';', ',']).trim_end();
         let signature = match body {
-            None => shortened(&one_line(signature), MAX_VALUE),
+            None => shortened(&one_line(signature), MAX_VALUE_CHARS),
             Some(_) => signature.to_owned(),
         };
         self.builder.add(Found {
@@ -264,7 +270,7 @@ fn is_public(node: &impl ast::HasVisibility) -> bool {
     node.visibility().is_some_and(|visibility| visibility.syntax().text() == "pub")
 }
 
-/// Where what documents an item, or its attributes, or the item itself starts.
+/// The start of an item with its documentation and attributes.
 fn first_start(node: &SyntaxNode) -> ra_ap_syntax::TextSize {
     let elements = node.children_with_tokens();
     let first = elements.into_iter().find(|element| match element.kind() {
@@ -275,7 +281,7 @@ fn first_start(node: &SyntaxNode) -> ra_ap_syntax::TextSize {
     first.map_or(node.text_range().start(), |first| first.text_range().start())
 }
 
-/// Where the item itself starts, after comments and attributes.
+/// The start of the item itself, after comments and attributes.
 fn own_start(node: &SyntaxNode) -> ra_ap_syntax::TextSize {
     let own = node.children_with_tokens().find(|element| {
         !matches!(element.kind(), SyntaxKind::WHITESPACE | SyntaxKind::COMMENT | SyntaxKind::ATTR)
@@ -319,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rust_is_understood() {
+    fn rust_symbols_are_found() {
         let text = r##"//! About the module.
 use std::fmt;
 
@@ -409,7 +415,7 @@ fn r#match() {}
     }
 
     #[test]
-    fn broken_files_keep_what_was_understood() {
+    fn files_with_syntax_errors_keep_their_symbols() {
         let outline = outline("fn good() {}\nfn bad( {\n}\nfn after() {}\n");
         assert!(outline.problem.is_some_and(|problem| problem.line >= 2));
         assert_eq!(outline.symbols[0].qualified(), "good");

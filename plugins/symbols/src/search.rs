@@ -1,4 +1,4 @@
-//! Looking for a symbol through all files: only those that hold its name are parsed.
+//! Searches a symbol in all files: only files that contain its name are parsed.
 
 use std::collections::HashSet;
 
@@ -14,74 +14,74 @@ use crate::outline::{Kind, Outline, Symbol};
 use crate::project::{Deadline, Files, globs};
 use crate::text::{decode, may_hold};
 
-/// How many files that were not understood are listed.
+/// The maximum number of listed files with syntax errors.
 pub const MAX_PROBLEMS: usize = 50;
 
-/// How many symbols of the same name elsewhere are remembered for a message.
+/// The maximum number of other symbols with the name that a message lists.
 const MAX_OTHERS: usize = 10;
 
-/// What to look for, and where.
+/// The symbol to search, and the files to search.
 #[derive(Debug)]
 pub struct Search {
-    /// The symbol's name.
+    /// The parsed name of the symbol.
     pub name: Name,
-    /// Its name as the caller wrote it.
+    /// The name as the caller wrote it.
     pub written: String,
-    /// The file or directory to look in, relative to the workspace.
+    /// The file or directory to search, relative to the workspace.
     pub root: String,
-    /// Only this language.
+    /// Only files in this language.
     pub language: Option<Language>,
-    /// Only these kinds; empty: all.
+    /// Only symbols of these kinds; empty: all.
     pub kinds: Vec<Kind>,
 }
 
-/// A file that was not understood wholly.
+/// A file that could be parsed only in part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unparsed {
-    /// The path.
+    /// The path of the file.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The message of the parser.
     pub message: String,
 }
 
 /// A symbol that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hit {
-    /// The file's path.
+    /// The path of its file.
     pub file: String,
-    /// Its language.
+    /// The language of the file.
     pub language: Language,
     /// The name with its module.
     pub qualified: String,
-    /// The symbol.
+    /// The definition of the symbol.
     pub symbol: Symbol,
-    /// Its source with what belongs to it, as the file has it.
+    /// Its source text, with decorators and comments.
     pub source: String,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The first symbols, by file and line; at most as many as asked for.
+    /// The first symbols, by file and line, up to the limit.
     pub hits: Vec<Hit>,
-    /// How many there are.
+    /// The number of symbols, with those not returned.
     pub total: usize,
-    /// How many files were searched.
+    /// The number of files searched.
     pub searched: usize,
-    /// How many of them could not be read.
+    /// The number of files that could not be read.
     pub unreadable: usize,
-    /// Files that hold the name and were not understood wholly.
+    /// Files that contain the name and could be parsed only in part.
     pub unparsed: Vec<Unparsed>,
-    /// How many of those there are.
+    /// The number of such files.
     pub unparsed_total: usize,
-    /// Symbols of the same name that were not meant.
+    /// Symbols with the same name that do not match the qualifiers or kinds.
     others: Vec<String>,
 }
 
 impl Search {
-    /// Searches; `most` is how many symbols are kept.
+    /// Searches, and returns up to `most` symbols.
     ///
     /// # Errors
     /// `SymbolNotFound`, `PathNotFound`, `TimeoutError`.
@@ -102,7 +102,8 @@ impl Search {
                 return false;
             }
             found.searched += 1;
-            // What language it is decides only about rare spellings; most files end here.
+            // The language matters only for unusual spellings of names; most files are skipped
+            // here.
             if finder.find(contents).is_some() || !contents.is_ascii() || has_escapes(contents) {
                 self.look(&path(), contents, &finder, &mut index, most, &mut found);
             }
@@ -148,8 +149,8 @@ impl Search {
         }
     }
 
-    /// Counts the symbols of a file that are meant, and remembers others of the name. Whether there
-    /// are any that are meant.
+    /// Counts the matching symbols of a file, and remembers other symbols with the name. Returns
+    /// whether any match.
     fn count(&self, path: &str, language: Language, entry: &Entry<'_>, found: &mut Found) -> bool {
         if let Some((line, message)) = entry.problem {
             found.add_problem(path, line, message.to_owned());
@@ -173,7 +174,7 @@ impl Search {
         found.total > before
     }
 
-    /// Adds the symbols of a file that are meant, up to `most`.
+    /// Adds the matching symbols of a file, up to `most`.
     fn show(
         &self,
         path: &str,
@@ -197,7 +198,7 @@ impl Search {
         }
     }
 
-    /// Whether a symbol is what is looked for.
+    /// Whether a symbol matches the search.
     fn means(&self, modules: &[Vec<String>], path: &[String], kind: Kind) -> bool {
         path.last().is_some_and(|name| name == self.name.last())
             && self.name.means(modules, path)
@@ -244,7 +245,7 @@ fn has_escapes(contents: &[u8]) -> bool {
     memchr::memmem::find(contents, b"\\u").is_some()
 }
 
-/// A symbol's name with its module, as its language writes it.
+/// The name of a symbol with its module, in the syntax of its language.
 pub fn qualified(language: Language, modules: &[Vec<String>], path: &[String]) -> String {
     let module = modules.iter().find(|names| !names.is_empty()).map_or(&[][..], Vec::as_slice);
     let (between, after) = match language {
@@ -256,7 +257,7 @@ pub fn qualified(language: Language, modules: &[Vec<String>], path: &[String]) -
     if module.is_empty() { own } else { format!("{}{after}{own}", module.join(between)) }
 }
 
-/// The outline of one file, if it is of a language that is understood, and what is wrong with it.
+/// The outline of a file with its syntax error; `None` if the language is not supported.
 pub fn outline_of(path: &str, contents: &[u8]) -> Option<(Language, Outline)> {
     let language = Language::of(path)?;
     Some((language, outlined(language, path, contents)))
@@ -273,7 +274,7 @@ fn outlined(language: Language, path: &str, contents: &[u8]) -> Outline {
     }
 }
 
-/// Each once, in the order of the first.
+/// Removes duplicates, keeping the order of the first occurrences.
 pub fn distinct(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut seen = HashSet::new();
     names.into_iter().filter(|name| seen.insert(name.clone())).collect()

@@ -1,4 +1,4 @@
-//! `get_source`: a symbol's source as the file has it.
+//! `get_source`: returns the source text of a symbol, unchanged.
 
 use cofferdam_sdk::ToolError;
 use serde::Serialize;
@@ -10,33 +10,33 @@ use crate::outline::Kind;
 use crate::project::{Deadline, Files};
 use crate::search::{Search, Unparsed};
 
-/// How many sources are shown unless the caller says otherwise.
-const LIMIT: usize = 5;
+/// The default maximum number of sources.
+const DEFAULT_LIMIT: usize = 5;
 
-/// How many lines of each are shown unless the caller says otherwise.
-const MAX_LINES: usize = 400;
+/// The default maximum number of lines of each source.
+const DEFAULT_MAX_LINES: usize = 400;
 
-/// How many bytes all sources together may have.
+/// The maximum size of all sources together, in bytes.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// The answer of `get_source`.
+/// The result of `get_source`.
 #[derive(Debug, Serialize)]
 pub struct Sources {
     /// The sources, by file and line.
     pub sources: Vec<Source>,
-    /// How many symbols of that name there are.
+    /// The number of symbols with that name, with those not shown.
     pub total: usize,
-    /// Whether there are more than are shown.
+    /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
-    /// Files that hold the name and could not be parsed in full.
+    /// Files that contain the name and could be parsed only in part.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unparsed: Vec<Unparsed>,
-    /// How many of those there are.
+    /// The number of such files.
     #[serde(skip_serializing_if = "is_zero")]
     pub unparsed_total: usize,
 }
 
-/// One symbol's source.
+/// The source of one symbol.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the names of Symbol's fields")]
 pub struct Source {
@@ -44,26 +44,26 @@ pub struct Source {
     pub symbol: String,
     pub kind: Kind,
     pub file: String,
-    /// Where the definition itself starts.
+    /// The line of the definition itself.
     pub line: usize,
-    /// The first line of `source`: decorators, attributes and comments above included.
+    /// The first line of `source`, with decorators, attributes and comments before the definition.
     pub start_line: usize,
     /// The definition's last line.
     pub end_line: usize,
     pub signature: String,
-    /// Its documentation, whole.
+    /// The whole documentation of the symbol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doc: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub decorators: Vec<String>,
-    /// The lines as the file has them.
+    /// The lines of the file, unchanged.
     pub source: String,
-    /// The last line that `source` shows, where it does not show all.
+    /// The last line in `source`, if it was cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown_to_line: Option<usize>,
 }
 
-/// Gets the source of a symbol below `root`.
+/// Returns the sources of a symbol below `root`.
 ///
 /// # Errors
 /// `InvalidSymbol`, `SymbolNotFound`, `PathNotFound`, `TimeoutError`.
@@ -75,8 +75,8 @@ pub fn get_source(
 ) -> Result<Sources, ToolError> {
     let name = Name::parse(&args.symbol)?;
     let search = Search { name, written: args.symbol, root, language: None, kinds: args.kinds };
-    let found = search.run(files, deadline, args.limit.unwrap_or(LIMIT))?;
-    let max_lines = args.max_lines.unwrap_or(MAX_LINES);
+    let found = search.run(files, deadline, args.limit.unwrap_or(DEFAULT_LIMIT))?;
+    let max_lines = args.max_lines.unwrap_or(DEFAULT_MAX_LINES);
     let mut left = MAX_BYTES;
     let sources: Vec<Source> = found
         .hits
@@ -110,7 +110,7 @@ pub fn get_source(
     })
 }
 
-/// The first whole lines of a text, within both limits, and how many they are.
+/// The first whole lines of a text within both limits, and their number.
 fn first_lines(text: &str, most: usize, bytes: usize) -> (&str, usize) {
     let (mut end, mut count) = (0, 0);
     for line in text.split_inclusive('\n').take(most) {

@@ -1,4 +1,4 @@
-//! The tools on small workspaces in memory.
+//! Tests the tools on small workspaces in memory.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn root(arguments: &Value) -> String {
     arguments["path"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What a tool answers, or its error's code and message.
+/// Calls a tool; returns its result, or its error's code and message.
 fn call(files: &Memory, tool: &str, arguments: Value) -> Result<Value, (String, String)> {
     let root = root(&arguments);
     let shown = |answer: serde_json::Result<Value>| Ok(answer.unwrap());
@@ -49,7 +49,7 @@ fn call(files: &Memory, tool: &str, arguments: Value) -> Result<Value, (String, 
     answer.map_or_else(|error| Err((error.code, error.message)), shown)
 }
 
-/// A field of each element.
+/// The values of a field in each element.
 fn each<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
     list.as_array().unwrap().iter().map(|one| one[field].as_str().unwrap()).collect()
 }
@@ -120,7 +120,7 @@ fn symbols_are_located_by_any_part_of_their_name() {
 }
 
 #[test]
-fn what_is_not_there_brings_the_nearest_names() {
+fn unknown_names_have_suggestions() {
     let files = project();
     for (arguments, code, wanted) in [
         (
@@ -146,7 +146,7 @@ fn what_is_not_there_brings_the_nearest_names() {
 }
 
 #[test]
-fn sources_are_as_the_file_has_them() {
+fn sources_are_unchanged_text() {
     let files = Memory::new([(
         "a.py",
         "class A:\n    @cached(\n        1)\n    def f(self):\n        \"\"\"Does.\"\"\"\r\n        return 1\n\n    x = 1\n",
@@ -171,7 +171,7 @@ fn sources_are_as_the_file_has_them() {
 }
 
 #[test]
-fn modules_show_what_they_offer() {
+fn the_api_of_modules_is_listed() {
     let files = project();
     for module in ["app.helpers.file_helpers", "src/app/helpers/file_helpers.py", "file_helpers"] {
         let found = call(&files, "discover_api", json!({"module": module})).unwrap();
@@ -217,7 +217,7 @@ fn modules_show_what_they_offer() {
         );
         assert_eq!(found["submodules"], json!(["src/app/helpers/", "src/app/service.py"]));
     }
-    // Names that come with `import *`, and modules.
+    // Includes names from `import *`, and modules.
     let found = call(&files, "discover_api", json!({"module": "app.helpers"})).unwrap();
     let reexports = &found["files"][0]["reexports"];
     assert_eq!(each(reexports, "name"), ["get_file", "Cache", "file_helpers"]);
@@ -242,7 +242,7 @@ fn an_ambiguous_module_is_an_error() {
 }
 
 #[test]
-fn all_says_what_is_offered() {
+fn dunder_all_determines_the_api() {
     let files = Memory::new([(
         "m.py",
         "__all__ = ['_hidden', 'Shown'] + ['late']\n__all__ += ['later']\ndef _hidden(): ...\ndef plain(): ...\n\
@@ -630,7 +630,7 @@ bp.add_url_rule("/view/", view_func=View.as_view("view"))
 }
 
 #[test]
-fn a_router_that_holds_itself_ends() {
+fn a_router_that_includes_itself_terminates() {
     let files = Memory::new([(
         "a.py",
         "from fastapi import APIRouter\na = APIRouter()\nb = APIRouter()\na.include_router(b)\nb.include_router(a)\n\
@@ -641,7 +641,7 @@ fn a_router_that_holds_itself_ends() {
 }
 
 #[test]
-fn one_file_that_nests_too_deeply_does_not_end_the_others() {
+fn a_file_nested_too_deeply_does_not_fail_the_search() {
     let deep = format!("def target(): ...\nx = {}1{}\n", "(".repeat(100_000), ")".repeat(100_000));
     let long = format!("def target(): ...\nx = {}1\n", "1 + ".repeat(100_000));
     let files = Memory::new([
@@ -656,7 +656,7 @@ fn one_file_that_nests_too_deeply_does_not_end_the_others() {
 }
 
 #[test]
-fn a_second_search_goes_by_what_the_first_one_kept() {
+fn a_second_search_uses_the_stored_index() {
     let texts: Vec<(String, String)> = (0..100)
         .map(|number| {
             let text = format!("class Thing:\n    def get_{number}(self): ...\n");
@@ -671,14 +671,14 @@ fn a_second_search_goes_by_what_the_first_one_kept() {
     assert!(!files.1.borrow().is_empty());
     assert_eq!(search(&files).unwrap(), first);
 
-    // Contents that have changed are looked at anew, those that have moved are not.
+    // Changed contents are parsed again, moved files are not.
     files.0.insert("m00.py".to_owned(), b"class Thong: ...  # Thing".to_vec());
     let moved = files.0.remove("m01.py").unwrap();
     files.0.insert("moved/m01.py".to_owned(), moved);
     let after = search(&files).unwrap();
     assert_eq!(after["total"], 100);
 
-    // What was kept is what counts: a shelf in which nothing is a Thing.
+    // The stored index is used: here, one in which nothing is called Thing.
     let kept = files.1.borrow().clone();
     for bytes in files.1.borrow_mut().values_mut() {
         while let Some(at) = memchr::memmem::find(bytes, b"Thing") {

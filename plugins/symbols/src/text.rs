@@ -1,12 +1,12 @@
-//! From a file's bytes to text.
+//! Decodes the contents of a file.
 
 use std::borrow::Cow;
 
 use crate::language::Language;
 use crate::outline::Problem;
 
-/// The largest file that is parsed, in bytes. A syntax tree takes many times as much, in some
-/// languages' parsers up to 200 times, and a plugin has 256 MiB.
+/// The maximum size of a file that is parsed, in bytes. A syntax tree takes up to 200 times as much
+/// memory, and a plugin has 256 MiB.
 pub fn max_size(language: Language) -> usize {
     match language {
         Language::Go => 512 * 1024,
@@ -15,11 +15,11 @@ pub fn max_size(language: Language) -> usize {
     }
 }
 
-/// A file's text without a byte order mark, and what is wrong with its bytes. What is no text at
-/// all is an error.
+/// The text of a file without a byte order mark, and an error in its encoding that does not prevent
+/// parsing.
 ///
 /// # Errors
-/// What makes it no text, or too large.
+/// The contents are not text, or too large.
 pub fn decode(
     language: Language,
     contents: &[u8],
@@ -54,7 +54,7 @@ pub fn decode(
     Ok((String::from_utf8_lossy(contents), Some(wrong)))
 }
 
-/// Whether a comment in one of the first two lines says that the text is Latin-1: see PEP 263.
+/// Whether a comment in one of the first two lines declares Latin-1 as the encoding (PEP 263).
 fn says_latin_1(contents: &[u8]) -> bool {
     contents.split(|&byte| byte == b'\n').take(2).any(|line| {
         let line = String::from_utf8_lossy(line).to_lowercase().replace('_', "-");
@@ -71,8 +71,7 @@ fn says_latin_1(contents: &[u8]) -> bool {
     })
 }
 
-/// Whether a file's bytes may hold a name that is written in one of the ways its language has
-/// for it.
+/// Whether a file may contain a name, in any of the spellings that its language allows.
 pub fn may_hold(
     language: Language,
     name: &str,
@@ -83,7 +82,7 @@ pub fn may_hold(
         return true;
     }
     match language {
-        // Identifiers are compared in the normal form NFKC: `ﬁle` is `file`.
+        // Identifiers are compared after normalization to NFKC: `ﬁle` is `file`.
         Language::Python => {
             !contents.is_ascii()
                 && str::from_utf8(contents).is_ok_and(|text| {
@@ -93,7 +92,7 @@ pub fn may_hold(
                     }
                 })
         }
-        // Identifiers can hold escapes.
+        // Identifiers can contain escapes.
         Language::JavaScript | Language::TypeScript => {
             memchr::memmem::find(contents, b"\\u").is_some()
         }
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_become_text() {
+    fn bytes_are_decoded() {
         let decode = |bytes| decode(Language::Python, bytes).unwrap();
         assert_eq!(decode(b"\xef\xbb\xbfa"), ("a".into(), None));
         assert_eq!(
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_refused() {
+    fn binary_contents_are_refused() {
         for (bytes, line, wanted) in [
             (&b"\xff\xfea\0"[..], 1, "UTF-16"),
             (b"a\nb\0", 2, "NUL"),

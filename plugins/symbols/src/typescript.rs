@@ -1,11 +1,12 @@
-//! TypeScript and JavaScript, by oxc's parser.
+//! Outlines of TypeScript and JavaScript files, by oxc's parser.
 
 use oxc_allocator::Allocator;
 use oxc_ast::ast::{
     BindingPattern, Class, ClassElement, Declaration, Decorator, ExportDefaultDeclarationKind,
-    Expression, Function, MethodDefinitionKind, ModuleExportName, Program, PropertyKey, Statement,
-    TSAccessibility, TSEnumDeclaration, TSInterfaceDeclaration, TSNamespaceDeclaration,
-    TSNamespaceDeclarationBody, TSSignature, VariableDeclaration, VariableDeclarationKind,
+    Expression, Function, MethodDefinition, MethodDefinitionKind, ModuleExportName, Program,
+    PropertyDefinition, PropertyKey, Statement, TSAccessibility, TSEnumDeclaration,
+    TSInterfaceDeclaration, TSNamespaceDeclaration, TSNamespaceDeclarationBody, TSSignature,
+    VariableDeclaration, VariableDeclarationKind,
 };
 use oxc_parser::{Parser, ParserReturn};
 use oxc_span::{GetSpan as _, SourceType, Span};
@@ -14,15 +15,15 @@ use crate::outline::{
     Builder, Found, Kind, Outline, Problem, Reexport, comment, one_line, shortened,
 };
 
-/// The longest value of a variable that is shown, in characters.
-const MAX_VALUE: usize = 100;
+/// The maximum length of a variable's value in a signature, in characters.
+const MAX_VALUE_CHARS: usize = 100;
 
-/// What a file defines. Its path says which variant of the language it is.
+/// The definitions in a file. Its path determines the variant of the language.
 pub fn outline(path: &str, text: &str) -> Outline {
     let source_type = SourceType::from_path(path).unwrap_or_default();
     let allocator = Allocator::default();
     let mut parsed = Parser::new(&allocator, text, source_type).parse();
-    // Many a `.js` holds JSX or types; what is a script may not be a module.
+    // Many `.js` files contain JSX or types; some scripts are not valid as modules.
     if parsed.diagnostics.has_errors() && path.ends_with("js") {
         let script = source_type.with_script(true).with_jsx(true);
         let other = Parser::new(&allocator, text, script).parse();
@@ -42,7 +43,7 @@ pub fn outline(path: &str, text: &str) -> Outline {
     walker.builder.finish()
 }
 
-/// The comments right before something, by where that starts.
+/// The documentation comments, by the start of what follows them.
 fn docs(program: &Program<'_>) -> Vec<(u32, Span)> {
     let blocks = program.comments.iter().filter(|comment| comment.is_jsdoc());
     blocks.map(|comment| (comment.attached_to, comment.span)).collect()
@@ -198,7 +199,7 @@ impl<'t> Walker<'t> {
             ExportDefaultDeclarationKind::TSInterfaceDeclaration(interface) => {
                 self.interface(interface, place);
             }
-            // `export default name` hands on what is defined above.
+            // `export default name` re-exports a name defined above.
             ExportDefaultDeclarationKind::Identifier(_) => {}
             other => {
                 if let Some(value) = other.as_expression() {
@@ -244,69 +245,58 @@ impl<'t> Walker<'t> {
     }
 
     fn element(&mut self, element: &ClassElement<'_>, public: bool) {
-        let seen = |accessibility: Option<TSAccessibility>, key: &PropertyKey<'_>| {
-            public
-                && !key.is_private_identifier()
-                && !matches!(
-                    accessibility,
-                    Some(TSAccessibility::Private | TSAccessibility::Protected)
-                )
-        };
         match element {
-            ClassElement::MethodDefinition(method) => {
-                let Some(name) = key_name(&method.key) else {
-                    return;
-                };
-                let kind = match method.kind {
-                    MethodDefinitionKind::Constructor => Kind::Constructor,
-                    MethodDefinitionKind::Method => Kind::Method,
-                    MethodDefinitionKind::Get | MethodDefinitionKind::Set => Kind::Property,
-                };
-                let body = method.value.body.as_ref();
-                let after =
-                    method.decorators.last().map_or(method.span.start, |last| last.span.end);
-                let end = body.map_or(method.span.end, |body| body.span.start);
-                let signature = self.slice(after, end).trim_end_matches(';').to_owned();
-                let public = seen(method.accessibility, &method.key);
-                let place = Place { whole: method.span, decorators: &method.decorators, public };
-                self.add(&name, kind, place, signature);
-                if let Some(body) = body {
-                    self.inside(&name, true, |walker| walker.statements(&body.statements, false));
-                }
-            }
-            ClassElement::PropertyDefinition(property) => {
-                let Some(name) = key_name(&property.key) else {
-                    return;
-                };
-                let public = seen(property.accessibility, &property.key);
-                let place =
-                    Place { whole: property.span, decorators: &property.decorators, public };
-                match &property.value {
-                    Some(value) => {
-                        let after = property.decorators.last();
-                        let start = after.map_or(property.span.start, |last| last.span.end);
-                        self.value(&name, Kind::Field, value, place, start);
-                    }
-                    None => {
-                        let after = property.decorators.last();
-                        let start = after.map_or(property.span.start, |last| last.span.end);
-                        let signature = self.slice(start, property.span.end);
-                        let signature = signature.trim_end_matches(';').to_owned();
-                        self.add(&name, Kind::Field, place, signature);
-                    }
-                }
-            }
+            ClassElement::MethodDefinition(method) => self.method(method, public),
+            ClassElement::PropertyDefinition(property) => self.property(property, public),
             ClassElement::AccessorProperty(property) => {
                 let Some(name) = key_name(&property.key) else {
                     return;
                 };
-                let public = seen(property.accessibility, &property.key);
+                let public = public && is_visible(property.accessibility, &property.key);
                 let signature = self.slice(property.span.start, property.span.end).to_owned();
                 let place =
                     Place { whole: property.span, decorators: &property.decorators, public };
                 self.add(&name, Kind::Property, place, shortened(&one_line(&signature), 200));
             }
             ClassElement::StaticBlock(_) | ClassElement::TSIndexSignature(_) => {}
+        }
+    }
+
+    fn method(&mut self, method: &MethodDefinition<'_>, public: bool) {
+        let Some(name) = key_name(&method.key) else {
+            return;
+        };
+        let kind = match method.kind {
+            MethodDefinitionKind::Constructor => Kind::Constructor,
+            MethodDefinitionKind::Method => Kind::Method,
+            MethodDefinitionKind::Get | MethodDefinitionKind::Set => Kind::Property,
+        };
+        let body = method.value.body.as_ref();
+        let after = method.decorators.last().map_or(method.span.start, |last| last.span.end);
+        let end = body.map_or(method.span.end, |body| body.span.start);
+        let signature = self.slice(after, end).trim_end_matches(';').to_owned();
+        let public = public && is_visible(method.accessibility, &method.key);
+        let place = Place { whole: method.span, decorators: &method.decorators, public };
+        self.add(&name, kind, place, signature);
+        if let Some(body) = body {
+            self.inside(&name, true, |walker| walker.statements(&body.statements, false));
+        }
+    }
+
+    fn property(&mut self, property: &PropertyDefinition<'_>, public: bool) {
+        let Some(name) = key_name(&property.key) else {
+            return;
+        };
+        let public = public && is_visible(property.accessibility, &property.key);
+        let place = Place { whole: property.span, decorators: &property.decorators, public };
+        let start = property.decorators.last().map_or(property.span.start, |last| last.span.end);
+        match &property.value {
+            Some(value) => self.value(&name, Kind::Field, value, place, start),
+            None => {
+                let signature = self.slice(start, property.span.end);
+                let signature = signature.trim_end_matches(';').to_owned();
+                self.add(&name, Kind::Field, place, signature);
+            }
         }
     }
 
@@ -342,7 +332,7 @@ impl<'t> Walker<'t> {
                 }
                 pattern => {
                     let signature = self.slice(variables.span.start, variable.span.end);
-                    let signature = shortened(&one_line(signature), MAX_VALUE);
+                    let signature = shortened(&one_line(signature), MAX_VALUE_CHARS);
                     for name in pattern.get_binding_identifiers() {
                         self.add(name.name.as_str(), Kind::Variable, place, signature.clone());
                     }
@@ -351,7 +341,7 @@ impl<'t> Walker<'t> {
         }
     }
 
-    /// Something that is bound to a value: a function or class where the value is one.
+    /// Adds a name that is bound to a value: as a function or class if the value is one.
     fn value(
         &mut self,
         name: &str,
@@ -392,7 +382,7 @@ impl<'t> Walker<'t> {
                         let Some(key) = key_name(&property.key) else {
                             continue;
                         };
-                        // Only what can be called: other values are data.
+                        // Only values that can be called: others are data.
                         if matches!(
                             property.value,
                             Expression::ArrowFunctionExpression(_)
@@ -407,7 +397,7 @@ impl<'t> Walker<'t> {
             }
             _ => {
                 let span = value.span();
-                let shown = shortened(&one_line(self.slice(span.start, span.end)), MAX_VALUE);
+                let shown = shortened(&one_line(self.slice(span.start, span.end)), MAX_VALUE_CHARS);
                 let signature = format!("{}{shown}", self.slice(start, span.start));
                 self.add(name, kind, place, signature);
             }
@@ -472,7 +462,7 @@ impl<'t> Walker<'t> {
         });
     }
 
-    /// `export { name }`, `export default name`, and what CommonJS does by assigning.
+    /// Handles `export { name }`, `export default name`, and assignments to CommonJS exports.
     fn mark_exported(&mut self, program: &Program<'_>) {
         let mut names: Vec<String> = Vec::new();
         for statement in &program.body {
@@ -496,12 +486,18 @@ impl<'t> Walker<'t> {
     }
 }
 
-/// Where a definition is, and what is said of it there.
+/// The place of a definition, with its documentation.
 #[derive(Clone, Copy)]
 struct Place<'p, 'a> {
     whole: Span,
     decorators: &'p [Decorator<'a>],
     public: bool,
+}
+
+/// Whether a member of a class can be used outside of it.
+fn is_visible(accessibility: Option<TSAccessibility>, key: &PropertyKey<'_>) -> bool {
+    !key.is_private_identifier()
+        && !matches!(accessibility, Some(TSAccessibility::Private | TSAccessibility::Protected))
 }
 
 fn key_name(key: &PropertyKey<'_>) -> Option<String> {
@@ -526,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn typescript_is_understood() {
+    fn typescript_symbols_are_found() {
         let text = r#"import { a } from "./a";
 /** Loads a file.
  *
@@ -610,7 +606,7 @@ export default class { run() {} }
     }
 
     #[test]
-    fn javascript_is_understood() {
+    fn javascript_symbols_are_found() {
         let text = "'use strict';\nfunction a() {}\nvar b = function () { class Deep {} };\n\
                     module.exports = { a };\nconst api = { get() {}, url: 1, put: () => 1 };\n";
         let names: Vec<String> = listed("a.js", text).into_iter().map(|(name, ..)| name).collect();
@@ -629,7 +625,7 @@ export default class { run() {} }
     }
 
     #[test]
-    fn broken_files_have_a_line() {
+    fn syntax_errors_have_a_line() {
         let outline = outline("a.ts", "export function a() {}\nfunction (\n");
         assert_eq!(outline.problem.as_ref().map(|problem| problem.line), Some(2));
     }

@@ -1,10 +1,10 @@
-//! The `team` plugin: what agents that work together have to do with each other.
+//! The `team` plugin: cooperation of agents.
 //!
-//! [`send`] is `send_message`, [`mailbox`] keeps the messages, a file each. What is in a file is
-//! the crate `cofferdam-ledger`'s, which the command `cofferdam inbox` reads them with. [`task`]
-//! has one of the operator's agents do something; asking it is the host's business.
+//! [`send`] is `send_message`, [`mailbox`] stores the messages, one file each. The format of a file
+//! is in the crate `cofferdam-beads-format`, which the command `cofferdam inbox` uses too. [`task`]
+//! gives a task to one of the operator's agents, which the host runs.
 //!
-//! Source: S4, "Agent Operations".
+//! Source: the tool schemas, "Agent Operations".
 
 pub mod mailbox;
 pub mod send;

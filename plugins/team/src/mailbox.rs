@@ -1,7 +1,7 @@
-//! The messages of a workspace, a file each. A message is added, and never changed or replaced.
+//! The messages of a workspace, one file each. A message is never changed or replaced.
 //!
-//! Calls that write run one after the other, also those of several hosts on one workspace, so the
-//! latest message that a call sees is the latest there is.
+//! Calls that write run one after the other, even those of several hosts with one workspace, so the
+//! latest message that a call sees is the latest of all.
 
 use std::{fs, io};
 
@@ -13,17 +13,17 @@ use jiff::Timestamp;
 /// Adds a message to the mailbox.
 ///
 /// # Errors
-/// As [`Context::create`], for the mailbox.
+/// Those of [`Context::create`], for the mailbox.
 pub fn add(message: &Message, context: &Context) -> Result<MessageId, ToolError> {
     let id = MessageId::next(Timestamp::now(), latest(context)?);
     let path = context.resolve(&format!("{DIRECTORY}/{}", id.file_name()))?;
     context.create(&path, message.to_text().as_bytes())?;
-    keep_out_of_git(context)?;
+    create_ignore_file(context)?;
     Ok(id)
 }
 
-/// Makes git leave the mailbox out, unless somebody has decided something already.
-fn keep_out_of_git(context: &Context) -> Result<(), ToolError> {
+/// Creates the file that excludes the mailbox from git, unless it exists.
+fn create_ignore_file(context: &Context) -> Result<(), ToolError> {
     let (name, text) = IGNORE;
     match context.create(&context.resolve(&format!("{TEAM}/{name}"))?, text.as_bytes()) {
         Err(error) if error.code != "FileExistsError" => Err(error),

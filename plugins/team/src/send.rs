@@ -1,4 +1,4 @@
-//! `send_message`.
+//! `send_message`: stores a message in the mailbox.
 
 use cofferdam_beads_format::Message;
 use cofferdam_beads_format::message::MessageKind;
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::mailbox;
 
-/// Arguments of `send_message`.
+/// The arguments of `send_message`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// Whether it is for one agent or for all.
+    /// Whether the message is for one agent or for all.
     #[serde(rename = "type")]
     pub kind: MessageKind,
-    /// Whom it is for.
+    /// The name of the recipient.
     pub recipient: Option<String>,
-    /// What it says.
+    /// The text of the message.
     pub content: String,
-    /// What it is about.
+    /// The subject of the message.
     pub summary: String,
 }
 
-/// Answer of `send_message`.
+/// The result of `send_message`.
 #[derive(Debug, Serialize)]
 pub struct Output {
-    /// What the message is called.
+    /// The id of the message.
     pub message_id: String,
 }
 
-/// Leaves a message in the mailbox.
+/// Stores a message in the mailbox.
 ///
 /// # Errors
-/// `RecipientMissing`, `RecipientOfBroadcast`, and as [`mailbox::add`].
+/// `RecipientMissing`, `RecipientOfBroadcast`; those of [`mailbox::add`].
 pub fn run(args: Args, context: &Context) -> Result<Output, ToolError> {
     let Args { kind, recipient, content, summary } = args;
     match (kind, &recipient) {

@@ -1,63 +1,63 @@
-//! `task`.
+//! `task`: gives a task to one of the operator's agents.
 
 use cofferdam_sdk::agents::{Action, Answer, Broken, Kept, Report, Task};
 use cofferdam_sdk::{ToolError, agents};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Arguments of `task`.
+/// The arguments of `task`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
     /// The agent, by its name in the operator's settings.
     pub subagent_type: String,
-    /// What it is to do.
+    /// The task for the agent.
     pub prompt: String,
-    /// What it has to know for that.
+    /// Further information for the agent.
     pub context: Option<String>,
 }
 
-/// Answer of `task`.
+/// The result of `task`.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Output {
-    /// The agent.
+    /// The name of the agent.
     pub agent: String,
-    /// The role that its own calls were made under.
+    /// The role under which the agent's own calls were made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// How often it was asked.
+    /// The number of attempts.
     pub tries: u32,
-    /// What came of it.
+    /// The response of the agent.
     #[serde(flatten)]
     pub answer: Answered,
 }
 
-/// What an agent answered.
+/// The response of an agent.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Answered {
-    /// By its contract.
+    /// A record that fits the agent's output contract.
     Record {
-        /// The contract, by its agent.
+        /// The name of the contract.
         contract: String,
-        /// The fields of its block.
+        /// The fields of the record.
         record: Map<String, Value>,
-        /// What is done next.
+        /// The next step according to the contract.
         next: &'static str,
-        /// Why.
+        /// Why that is the next step.
         reason: String,
-        /// What is wrong with it all the same.
+        /// Violations of the contract that do not prevent the use of the record.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         problems: Vec<String>,
     },
-    /// All that it said: it has no contract.
+    /// The whole response of an agent without a contract.
     Text {
-        /// Its words.
+        /// The text of the response.
         response: String,
     },
 }
 
-/// The failure document of an answer that broke its contract to the end.
+/// The failure document if the last attempt broke the contract too.
 #[derive(Debug, Serialize)]
 struct Blocked {
     agent: String,
@@ -71,19 +71,19 @@ struct Blocked {
     response: String,
 }
 
-/// Has an agent do a task.
+/// Gives a task to an agent and waits for its response.
 ///
 /// # Errors
 /// `ContractBroken` with its failure document; `AgentNotGranted`, `AgentNotFound`,
 /// `AgentsTooDeep`, `AgentTimeout`, `AgentFailed`.
 pub fn run(args: Args) -> Result<Output, ToolError> {
     let Args { subagent_type, prompt, context } = args;
-    let task = Task { agent: subagent_type, prompt: worded(prompt, context.as_deref()) };
+    let task = Task { agent: subagent_type, prompt: full_prompt(prompt, context.as_deref()) };
     output(agents::run(&task)?)
 }
 
-/// A task in the words that the agent reads.
-fn worded(prompt: String, context: Option<&str>) -> String {
+/// The prompt for the agent.
+fn full_prompt(prompt: String, context: Option<&str>) -> String {
     match context {
         Some(context) => format!("{}\n\nContext:\n\n{context}", prompt.trim_end()),
         None => prompt,
@@ -97,11 +97,11 @@ fn output(Report { agent, role, tries, answer }: Report) -> Result<Output, ToolE
             let record = serde_json::from_str(&fields).map_err(|error| {
                 ToolError::failed("AgentFailed", format!("the host's own record: {error}"))
             })?;
-            Answered::Record { contract, record, next: word(next), reason, problems }
+            Answered::Record { contract, record, next: action_name(next), reason, problems }
         }
         Answer::Broken(Broken { contract, reason, problems, response }) => {
             let message = format!("'{agent}': {reason}: {}", problems.join("; "));
-            let next = word(Action::Blocked);
+            let next = action_name(Action::Blocked);
             return Err(ToolError::failed("ContractBroken", message).with_detail(Blocked {
                 agent,
                 role,
@@ -117,8 +117,8 @@ fn output(Report { agent, role, tries, answer }: Report) -> Result<Output, ToolE
     Ok(Output { agent, role, tries, answer })
 }
 
-/// An action as it stands in documents.
-fn word(action: Action) -> &'static str {
+/// The name of an action in documents.
+fn action_name(action: Action) -> &'static str {
     match action {
         Action::Proceed => "proceed",
         Action::Review => "review",
@@ -148,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn a_context_follows_its_prompt() {
-        assert_eq!(worded("Do it\n".into(), None), "Do it\n");
-        assert_eq!(worded("Do it\n".into(), Some("here")), "Do it\n\nContext:\n\nhere");
+    fn the_context_is_appended_to_the_prompt() {
+        assert_eq!(full_prompt("Do it\n".into(), None), "Do it\n");
+        assert_eq!(full_prompt("Do it\n".into(), Some("here")), "Do it\n\nContext:\n\nhere");
     }
 
     #[test]
-    fn an_answer_by_a_contract_is_its_record() {
+    fn a_response_by_a_contract_is_its_record() {
         let kept = Kept {
             contract: "tdd-task-executor".into(),
             fields: r#"{"phase_complete": true}"#.into(),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_contract_is_its_words() {
+    fn a_response_without_a_contract_is_its_text() {
         let answer = output(report(Answer::Text("Done.".into()))).unwrap();
         let answer = serde_json::to_value(answer).unwrap();
         fits("output", &answer);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_stays_broken_blocks() {
+    fn a_response_that_stays_broken_is_an_error() {
         let broken = Broken {
             contract: "tdd-task-executor".into(),
             reason: "still broken".into(),

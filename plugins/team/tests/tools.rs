@@ -1,4 +1,4 @@
-//! What `send_message` leaves in a workspace, and that its schemas say what it takes and gives.
+//! What `send_message` changes in a workspace, and that its arguments and results fit the schemas.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
@@ -42,7 +42,7 @@ impl Place {
     }
 }
 
-/// S4's example.
+/// The example from the tool schemas.
 fn example() -> Value {
     json!({
         "type": "message",
@@ -53,7 +53,7 @@ fn example() -> Value {
 }
 
 #[test]
-fn every_example_is_sent() {
+fn every_example_is_accepted() {
     let input = schema("input");
     let examples = input["examples"].as_array().unwrap();
     assert_eq!(examples[0], example());
@@ -72,7 +72,7 @@ fn every_example_is_sent() {
 }
 
 #[test]
-fn arguments_that_s4_does_not_allow_do_not_fit() {
+fn arguments_outside_the_tool_schemas_do_not_fit() {
     let input = schema("input");
     let without = |field: &str| {
         let mut args = example();
@@ -123,14 +123,14 @@ fn messages_are_added_in_order_and_never_replaced() {
     for (number, id) in ids.iter().enumerate() {
         assert_eq!(place.message(*id).content, number.to_string());
     }
-    // Somebody's clock was fast; and what is no message is left alone.
+    // A message from a machine whose clock was fast; other files are ignored.
     fs::write(place.directory().join("msg-29990101T000000.000Z.yaml"), "x").unwrap();
     fs::write(place.directory().join("msg-notes.yaml"), "x").unwrap();
     assert_eq!(place.send(&example()).unwrap().to_string(), "msg-29990101T000000.001Z");
 }
 
 #[test]
-fn a_mailbox_that_cannot_be_is_said_to_be_none() {
+fn an_unusable_mailbox_is_an_error() {
     let place = Place::new();
     fs::write(place.0.path().join(TEAM), "a file").unwrap();
     assert!(place.send(&example()).is_err());

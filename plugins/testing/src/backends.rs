@@ -1,35 +1,35 @@
-//! A stand-in for the backends that an operator has.
+//! A fake for the backends that an operator has.
 
 use std::cell::RefCell;
 
-/// Backends that are as sure that they fit as they are said to be, and give one answer.
+/// Backends with fixed results of `detect`, which all return the same report.
 #[derive(Debug)]
 pub struct Fixed<Request, Answer> {
-    /// Their names, and how sure each is: 0 to 100.
+    /// The names of the backends, each with its result of `detect`: 0 to 100.
     pub sure: Vec<(&'static str, u8)>,
-    /// What each of them answers.
+    /// The result of every request.
     pub answer: Answer,
-    /// Who was asked, and for what.
+    /// The names and requests received so far.
     pub asked: RefCell<Vec<(String, Request)>>,
 }
 
 impl<Request: Clone, Answer: Clone> Fixed<Request, Answer> {
-    /// Nobody has been asked yet.
+    /// Makes backends that have received no requests yet.
     pub fn new(sure: &[(&'static str, u8)], answer: Answer) -> Self {
         Self { sure: sure.to_vec(), answer, asked: RefCell::default() }
     }
 
-    /// Their names.
+    /// The names of all backends.
     pub fn names(&self) -> Vec<String> {
         self.sure.iter().map(|(name, _)| (*name).to_owned()).collect()
     }
 
-    /// How sure one is; one that is not there is not at all.
+    /// The result of `detect` for a name; 0 if there is no such backend.
     pub fn sureness(&self, name: &str) -> u8 {
         self.sure.iter().find(|(known, _)| *known == name).map_or(0, |(_, sure)| *sure)
     }
 
-    /// Asks one.
+    /// Records a request; returns the fixed result.
     pub fn ask(&self, name: &str, request: &Request) -> Answer {
         self.asked.borrow_mut().push((name.to_owned(), request.clone()));
         self.answer.clone()

@@ -1,5 +1,5 @@
-//! What the tests of plugins share: schemas and what fits them, and a stand-in for backends. What
-//! checks something panics where it is not so.
+//! Helpers for the tests of plugins: checks against schemas, and fake backends. A failed check
+//! panics.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what only tests call, fails as tests do")]
 
 mod backends;
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 pub use backends::Fixed;
 
-/// The schema, or the answer, that a text is.
+/// Parses JSON, such as a schema or a result.
 #[track_caller]
 pub fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Sees to it that a value fits a schema.
+/// Asserts that a value fits a schema.
 #[track_caller]
 pub fn fits(schema: &Value, value: &Value) {
     if let Err(error) = validator(schema).validate(value) {
@@ -24,7 +24,7 @@ pub fn fits(schema: &Value, value: &Value) {
     }
 }
 
-/// The examples of a schema: at least one, and each fits.
+/// The examples of a schema; asserts that there is at least one and that each fits.
 #[track_caller]
 pub fn examples(schema: &Value) -> Vec<Value> {
     let examples = schema["examples"].as_array().unwrap().clone();
@@ -33,8 +33,8 @@ pub fn examples(schema: &Value) -> Vec<Value> {
     examples
 }
 
-/// Sees to it that a tool takes each example of its input schema as `Args`, and that neither the
-/// tool nor the schema takes one with a field more.
+/// Asserts that a tool accepts each example of its input schema as `Args`, and that neither the
+/// tool nor the schema accepts an unknown field.
 #[track_caller]
 pub fn takes_examples<Args: DeserializeOwned>(input: &Value) {
     for example in examples(input) {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_agree_is_found() {
+    fn disagreements_are_detected() {
         let good = schema(&json!([{"path": "a"}]), false);
         takes_examples::<Strict>(&good);
         assert!(fails(|| takes_examples::<Lax>(&good)));

@@ -1,77 +1,78 @@
-//! A test runner's report as the answer of `run_tests`: S3's fields, and not more than an agent
-//! can read.
+//! Converts a test runner's report to the result of `run_tests`: the fields of the actions
+//! reference, with bounded size.
 
 use cofferdam_sdk::backend::testing::{Report, Status, Test};
 use cofferdam_sdk::shorten;
 use serde::Serialize;
 
-/// More of what was printed, in bytes, is left out of its middle.
-const RAW: usize = 100_000;
+/// The maximum size of the raw output, in bytes; the middle of longer output is cut out.
+const MAX_RAW_BYTES: usize = 100_000;
 
-/// Of more tests, those are listed first that failed; `summary` counts all.
-const LISTED: usize = 2_000;
+/// The maximum number of listed tests, failed ones first; `summary` counts all.
+const MAX_LISTED: usize = 2_000;
 
-/// How much all tests may say of their failures, in bytes, and how much one says beyond that.
-const TEXTS: usize = 1_000_000;
-const SHORT: usize = 200;
+/// The maximum size of all error messages and stack traces together, in bytes.
+const MAX_TEXTS_BYTES: usize = 1_000_000;
+/// The maximum size of a message or stack trace after [`MAX_TEXTS_BYTES`] is used up, in bytes.
+const SHORT_TEXT_BYTES: usize = 200;
 
-/// What the tool answers.
+/// The result of the tool.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
     /// The runner that ran.
     pub framework: String,
-    /// Whether the run ended with exit code 0, no test failed and, where tests were chosen by a
-    /// pattern, any of them ran.
+    /// Whether the run ended with exit code 0, no test failed, and a pattern (if given) matched a
+    /// test.
     pub success: bool,
-    /// None where it was stopped.
+    /// `None` if the run was stopped.
     pub exit_code: Option<i32>,
-    /// Whether it was stopped at its time.
+    /// Whether it was stopped at its timeout.
     pub timed_out: bool,
-    /// How long it took, such as `1.234s`.
+    /// The duration, such as `1.234s`.
     pub duration: String,
-    /// How many tests there were.
+    /// The number of tests by status.
     pub summary: Summary,
     /// The tests, in the order in which they ran.
     pub tests: Vec<Listed>,
-    /// What the runner printed.
+    /// The output of the runner.
     pub raw_output: String,
 }
 
-/// Counts of tests.
+/// The number of tests by status.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// All of them.
+    /// The number of all tests.
     pub total: usize,
-    /// Those that passed.
+    /// The number of tests that passed.
     pub passed: usize,
-    /// Those that failed, or could not be run.
+    /// The number of tests that failed or could not run.
     pub failed: usize,
-    /// Those that were left out.
+    /// The number of skipped tests.
     pub skipped: usize,
 }
 
-/// One test.
+/// The result of one test.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Listed {
-    /// What the runner calls it.
+    /// The name that the runner uses.
     pub name: String,
     /// Its package, module or file.
     pub package: String,
-    /// How it ended: `pass`, `fail`, `skip` or `error`.
+    /// The status: `pass`, `fail`, `skip` or `error`.
     pub status: &'static str,
-    /// How long it took, where the runner says so.
+    /// The duration, if the runner reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
-    /// Why it failed, or was left out.
+    /// Why the test failed or was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the runner says of the failure in full.
+    /// The runner's full description of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stack_trace: Option<String>,
 }
 
-/// The answer for the report of a run of all tests, or of those that fit a pattern. Whoever names
-/// tests and gets none is not told that all is well, whatever the runner thinks of that.
+/// Makes the result for a run of all tests, or of those that match `pattern`. With a pattern that
+/// matches no tests it is not a success, even if the runner succeeded.
 pub fn output(framework: String, pattern: Option<&str>, mut report: Report) -> Output {
     let summary = Summary::of(&report.tests);
     let nothing_ran = summary.passed + summary.failed == 0 && !report.timed_out;
@@ -93,7 +94,7 @@ pub fn output(framework: String, pattern: Option<&str>, mut report: Report) -> O
         duration: seconds(f64::from(report.duration_ms) / 1_000.0),
         tests: listed(report.tests, summary.failed),
         summary,
-        raw_output: shorten(&report.raw, RAW).into_owned(),
+        raw_output: shorten(&report.raw, MAX_RAW_BYTES).into_owned(),
     }
 }
 
@@ -114,12 +115,11 @@ fn has_failed(test: &Test) -> bool {
     matches!(test.status, Status::Fail | Status::Error)
 }
 
-/// As many tests as an answer holds, in their order; those that failed leave the others what room
-/// there is.
+/// Limits the number of tests, keeping their order. Failed tests have precedence.
 fn listed(tests: Vec<Test>, failed: usize) -> Vec<Listed> {
-    let mut room_for_failed = failed.min(LISTED);
-    let mut room_for_others = LISTED - room_for_failed;
-    let mut texts = TEXTS;
+    let mut room_for_failed = failed.min(MAX_LISTED);
+    let mut room_for_others = MAX_LISTED - room_for_failed;
+    let mut texts = MAX_TEXTS_BYTES;
     tests
         .into_iter()
         .filter(|test| {
@@ -132,7 +132,7 @@ fn listed(tests: Vec<Test>, failed: usize) -> Vec<Listed> {
         .collect()
 }
 
-/// A test, which uses up some of what all may say.
+/// Converts a test; reduces `texts`, the bytes left for messages and stack traces.
 fn describe(test: Test, texts: &mut usize) -> Listed {
     let mut within = |text: Option<String>| {
         let text = text?;
@@ -140,7 +140,7 @@ fn describe(test: Test, texts: &mut usize) -> Listed {
             *texts = left;
             return Some(text);
         }
-        Some(shorten(&text, SHORT).into_owned())
+        Some(shorten(&text, SHORT_TEXT_BYTES).into_owned())
     };
     Listed {
         error: within(test.message),
@@ -157,7 +157,7 @@ fn describe(test: Test, texts: &mut usize) -> Listed {
     }
 }
 
-/// `1.234s`
+/// Formats seconds with three decimals, such as `1.234s`.
 fn seconds(seconds: f64) -> String {
     format!("{:.3}s", seconds.max(0.0))
 }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_are_those_of_the_source() {
+    fn the_fields_are_the_documented_ones() {
         let statuses = [Status::Fail, Status::Pass, Status::Skip, Status::Error];
         let answer =
             check(&output("go".to_owned(), None, report(statuses.map(test).into(), Some(1))));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn success_needs_an_end_without_failures() {
+    fn a_run_with_failures_or_a_timeout_is_not_a_success() {
         for (status, exit_code, success) in [
             (Status::Pass, Some(0), true),
             (Status::Skip, Some(0), true),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_matches_nothing_is_no_success() {
+    fn a_pattern_without_matching_tests_is_not_a_success() {
         let said = "no test that matches the pattern 'TestNone' ran";
         for (tests, exit_code, success, wanted) in [
             (vec![], Some(0), false, Some(format!("{said}\n"))),
@@ -274,20 +274,20 @@ mod tests {
     }
 
     #[test]
-    fn of_many_tests_those_are_listed_that_failed() {
+    fn failed_tests_are_listed_first() {
         let many = (0..30_000).map(|n| test(if n % 30 == 0 { Status::Fail } else { Status::Pass }));
         let listed = output("go".to_owned(), None, report(many.collect(), Some(1)));
         check(&listed);
         assert_eq!(listed.summary.total, 30_000);
-        assert_eq!(listed.tests.len(), LISTED);
+        assert_eq!(listed.tests.len(), MAX_LISTED);
         assert_eq!(listed.tests.iter().filter(|test| test.status == "fail").count(), 1_000);
         assert_eq!(listed.tests[0].status, "fail");
         let failing = (0..30_000).map(|_| test(Status::Fail)).collect();
-        assert_eq!(output("go".to_owned(), None, report(failing, Some(1))).tests.len(), LISTED);
+        assert_eq!(output("go".to_owned(), None, report(failing, Some(1))).tests.len(), MAX_LISTED);
     }
 
     #[test]
-    fn an_answer_stays_small() {
+    fn the_size_of_a_result_is_limited() {
         let long = || Test { stack: Some("x".repeat(30_000)), ..test(Status::Fail) };
         let long =
             output("go".to_owned(), None, report((0..2_000).map(|_| long()).collect(), Some(1)));

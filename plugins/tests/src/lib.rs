@@ -1,14 +1,13 @@
-//! The `tests` plugin: `run_tests`, by whichever test runner the operator has and fits.
+//! The `tests` plugin: `run_tests`, which runs one of the operator's test runners.
 //!
 //! | module | is for |
 //! |---|---|
-//! | [`run_tests`] | the tool: the choice of a runner, and what it is asked |
-//! | [`answer`] | a runner's report as the tool's answer |
+//! | [`run_tests`] | the tool: chooses a runner and calls it |
+//! | [`answer`] | converts a runner's report to the tool's result |
 //!
-//! Only this module reaches the runners, which are other components. What they run and how they
-//! read it is theirs.
+//! Only this module calls the runners, which are other components.
 //!
-//! Source: S3, "run_tests".
+//! Source: the actions reference, "run_tests".
 
 pub mod answer;
 pub mod run_tests;
@@ -18,7 +17,7 @@ use cofferdam_sdk::backend::available::test_runners;
 use cofferdam_sdk::backend::testing::{Report, Request};
 use cofferdam_sdk::{Context, ToolError, plugin};
 
-/// The plugin.
+/// The plugin: each function is a tool.
 pub struct Tests;
 
 impl Tests {
@@ -29,7 +28,7 @@ impl Tests {
 
 plugin!(Tests { run_tests });
 
-/// The test runners that the host has.
+/// The test runners, called through the host.
 struct Broker;
 
 impl run_tests::Runners for Broker {

@@ -1,9 +1,8 @@
-//! `run_tests`: chooses a test runner, has it run, and tells what came of each test.
+//! `run_tests`: chooses a test runner, runs it, and returns the result of each test.
 //!
-//! Tests that fail, or are stopped at their time, are an answer with `success: false`, and the
-//! action was executed: S3 shows such an answer, and an agent needs the failures in their fields.
-//! The call is an error only where no tests could be run at all, which S3 words as "test runner
-//! not configured".
+//! Failed tests and a timeout are a result with `success: false`, not an error: the actions
+//! reference shows such a result, and agents need the failures as fields. The call is an error only
+//! if no tests could be run at all, which the actions reference calls "test runner not configured".
 
 use std::time::Instant;
 
@@ -14,46 +13,47 @@ use serde::Deserialize;
 
 use crate::answer::{self, Output};
 
-/// S3's frameworks in S3's order, and cargo. Of those that are equally sure, the first one runs.
+/// The frameworks of the actions reference in its order, and cargo. It is also the order of
+/// preference among runners that are equally sure.
 const FRAMEWORKS: [&str; 5] = ["go", "jest", "npm", "pytest", "cargo"];
 
-/// When tests are stopped, in seconds: what S3's first example says.
-const DEFAULT_TIMEOUT: u32 = 300;
+/// The default timeout in seconds, as in the first example of the actions reference.
+const DEFAULT_TIMEOUT_SECONDS: u32 = 300;
 
-/// What the tool is given.
+/// The arguments of the tool.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// Only tests that this fits.
+    /// A pattern for the tests to run.
     pub test_pattern: Option<String>,
-    /// Which runner runs them.
+    /// The test runner to use.
     pub framework: Option<String>,
-    /// When they are stopped.
+    /// The timeout in seconds.
     pub timeout_seconds: Option<u32>,
 }
 
-/// The test runners that the operator has.
+/// Access to the test runners that the operator has.
 pub trait Runners {
-    /// Their names.
+    /// The names of all runners.
     fn available(&self) -> Vec<String>;
-    /// How sure one is that it fits the workspace: 0 to 100.
+    /// How sure a runner is that it fits the workspace: 0 to 100.
     fn detect(&self, name: &str) -> u8;
-    /// Has one run.
+    /// Runs tests with the named runner.
     ///
     /// # Errors
-    /// It could not even begin, or was stopped at a limit other than its time.
+    /// See [`Error`]: the run could not start, or exceeded a limit other than its timeout.
     fn run(&self, name: &str, request: &Request) -> Result<Report, Error>;
 }
 
-/// Runs tests.
+/// Runs the tests of the project in the workspace.
 ///
 /// # Errors
-/// `TestRunnerNotConfigured` where no runner is there, fits or can work; `UnknownFramework`,
+/// `TestRunnerNotConfigured` if there is no runner, or none fits or can run; `UnknownFramework`,
 /// `InvalidTestRun`, `TestLimit` and `TestRunnerFailed`.
 pub fn run(args: Args, runners: &impl Runners, context: &Context) -> Result<Output, ToolError> {
     let started = Instant::now();
     let framework = choose(args.framework.as_deref(), runners)?;
-    let wanted = args.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT).saturating_mul(1_000);
+    let wanted = args.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS).saturating_mul(1_000);
     let request = Request {
         root: String::new(),
         pattern: args.test_pattern,
@@ -63,7 +63,7 @@ pub fn run(args: Args, runners: &impl Runners, context: &Context) -> Result<Outp
     Ok(answer::output(framework, request.pattern.as_deref(), report))
 }
 
-/// The runner that was asked for, or the one that is surest that it fits.
+/// Chooses the requested runner, or the one that is surest that it fits.
 fn choose(wanted: Option<&str>, runners: &impl Runners) -> Result<String, ToolError> {
     let available = runners.available();
     if available.is_empty() {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_framework_that_is_named_runs_without_being_asked() {
+    fn a_requested_framework_runs_without_detection() {
         let runners = fixed(&[("go", 90), ("pytest", 0)]);
         let args = |framework: &str| Args {
             test_pattern: Some("test_api".to_owned()),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_runner_from_running_is_an_error() {
+    fn an_unavailable_runner_is_an_error() {
         for (error, code, message) in [
             (
                 Error::Unavailable("there is no program 'go'".to_owned()),

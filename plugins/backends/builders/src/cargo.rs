@@ -1,4 +1,4 @@
-//! What cargo prints with `--message-format=json`.
+//! Reads cargo's output with `--message-format=json`.
 //!
 //! Source: The Cargo Book, "External tools"; the rustc book, "JSON Output".
 
@@ -7,12 +7,12 @@ use serde::Deserialize;
 
 use crate::text::{Columns, Found};
 
-/// What a standard output holds.
+/// The messages in cargo's standard output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Messages {
-    /// The errors and warnings.
+    /// The errors and warnings, in the order of the output.
     pub found: Vec<Found>,
-    /// The same as a person would see it, with everything that is no JSON.
+    /// The output as text: rendered messages, and lines that are not JSON.
     pub stdout: String,
 }
 
@@ -22,7 +22,7 @@ enum Line {
     CompilerMessage {
         message: Message,
     },
-    /// Artifacts, the results of build scripts, the end.
+    /// Artifacts, results of build scripts, the end of the build.
     #[serde(other)]
     Other,
 }
@@ -50,13 +50,13 @@ struct Expansion {
 }
 
 impl Span {
-    /// Where the code was written that a macro became part of.
+    /// The place in the source file; for a macro, where it is used.
     fn written(&self) -> &Self {
         self.expansion.as_ref().map_or(self, |expansion| expansion.span.written())
     }
 }
 
-/// Takes cargo's messages out of its standard output.
+/// Extracts the messages from cargo's standard output.
 pub fn parse(stdout: &str) -> Messages {
     let mut messages = Messages::default();
     for line in stdout.split_inclusive('\n') {
@@ -79,7 +79,7 @@ fn found(message: &Message) -> Option<Found> {
         _ => return None,
     };
     let span = message.spans.iter().find(|span| span.is_primary).map(Span::written);
-    // Without a place it counts messages: "2 warnings emitted", "aborting due to ...".
+    // Messages without a place are sums: "2 warnings emitted", "aborting due to ...".
     let counts = [" emitted", "aborting due to "];
     if span.is_none() && counts.iter().any(|words| message.message.contains(words)) {
         return None;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_notes_are_no_messages() {
+    fn counts_and_notes_are_not_messages() {
         for (level, message) in [
             ("failure-note", "For more information about this error, try `rustc --explain`."),
             ("warning", "2 warnings emitted"),

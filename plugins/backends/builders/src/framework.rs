@@ -1,6 +1,6 @@
-//! The frameworks: which one fits a project, what it runs, and with which environment.
+//! The frameworks: detecting them, their commands and their environment.
 //!
-//! Source: S3, "build_project", "Framework Auto-Detection".
+//! Source: the actions reference, "build_project", "Framework Auto-Detection".
 
 use std::fs;
 
@@ -11,43 +11,43 @@ use serde_json::Value;
 
 use crate::text::Columns;
 
-/// A framework that has a backend.
+/// A framework for which there is a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framework {
-    /// The Go command.
+    /// Go, by the command `go`.
     Go,
     /// Scripts of a `package.json`.
     Npm,
     /// Make, GNU's or another.
     Make,
-    /// Rust's cargo.
+    /// Rust, by the command `cargo`.
     Cargo,
-    /// Apache Maven.
+    /// Apache Maven, by the command `mvn`.
     Maven,
-    /// Gradle.
+    /// Gradle, by the command `gradle`.
     Gradle,
 }
 
-/// It fits, by the file that says so.
+/// Sureness if the framework's own file exists.
 const SURE: u8 = 90;
-/// It may fit, by what sources there are.
+/// Sureness if only source files exist.
 const LIKELY: u8 = 40;
-/// The file is there, but says nothing of building.
+/// Sureness if the file exists but has no build step.
 const UNLIKELY: u8 = 20;
 
-/// A directory that is built.
+/// The directory to build in.
 pub struct Project<'a> {
     /// The directory, relative to the workspace.
     pub root: WorkspacePath,
-    /// The backend's.
+    /// The context of the backend.
     pub context: &'a Context,
 }
 
 impl<'a> Project<'a> {
-    /// The project in `root`, which is relative to the workspace.
+    /// Opens the project in `root`, which is relative to the workspace.
     ///
     /// # Errors
-    /// A `root` that is no directory of the workspace.
+    /// [`Error::Invalid`] if `root` is not a directory in the workspace.
     pub fn at(root: &str, context: &'a Context) -> Result<Self, Error> {
         let invalid = |error: ToolError| Error::Invalid(error.message);
         let root = context.resolve(if root.is_empty() { "." } else { root }).map_err(invalid)?;
@@ -66,7 +66,7 @@ impl<'a> Project<'a> {
         fs::read(self.context.local(&self.root).join(name)).ok()
     }
 
-    /// The Go files in the directory itself, but tests, by name.
+    /// The names of the Go files in the directory itself, without tests.
     fn go_files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.context.local(&self.root)).into_iter().flatten();
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -80,10 +80,10 @@ impl<'a> Project<'a> {
 }
 
 impl Framework {
-    /// The framework that a backend is named after.
+    /// The framework of the backend with this name.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// [`Error::Invalid`] if there is no such backend.
     pub fn named(name: &str) -> Result<Self, Error> {
         match name {
             "go" => Ok(Self::Go),
@@ -96,7 +96,7 @@ impl Framework {
         }
     }
 
-    /// How sure it is that it fits the project.
+    /// How sure the framework is that it fits the project: 0 to 100.
     pub fn fits(self, project: &Project) -> u8 {
         let any = |names: &[&str]| if names.iter().any(|n| project.has(n)) { SURE } else { 0 };
         match self {
@@ -106,7 +106,7 @@ impl Framework {
             Self::Npm => match project.read("package.json") {
                 None => 0,
                 Some(package) if has_build_script(&package) => SURE,
-                // Many projects of another kind have one for their tools.
+                // Many projects in other languages have a `package.json` for tools.
                 Some(_) => UNLIKELY,
             },
             Self::Make => any(&["GNUmakefile", "makefile", "Makefile"]),
@@ -116,10 +116,10 @@ impl Framework {
         }
     }
 
-    /// Program and arguments of the build, of `target` where one is given.
+    /// The program and arguments that build the project, or `target` if given.
     ///
     /// # Errors
-    /// A target that the framework can't build, as far as that is known without building.
+    /// [`Error::Invalid`] for a target that the framework can't build, if that is known in advance.
     pub fn command(
         self,
         project: &Project,
@@ -152,7 +152,7 @@ impl Framework {
                 phase.unwrap_or("compile"),
             ]),
             (Self::Gradle, task) => {
-                // Otherwise it is `.gradle` in the workspace.
+                // The default is `.gradle` in the workspace.
                 let cache = process::cache_directory(project.context);
                 words(&[
                     "gradle",
@@ -181,13 +181,13 @@ impl Framework {
     pub(crate) fn columns(self) -> Columns {
         match self {
             Self::Go => Columns::Bytes,
-            // gcc counts what a terminal shows, clang counts bytes, others characters.
+            // gcc counts terminal columns, clang bytes, others characters.
             _ => Columns::Characters,
         }
     }
 
-    /// Variables beside the host's: caches in the plugin's own directory, nothing from the
-    /// network, no colours.
+    /// Environment variables in addition to the host's: caches in the plugin's own directory, no
+    /// network access, no colours.
     pub fn environment(self, cache: &str) -> Vec<(String, String)> {
         let at = |name: &str| format!("{cache}/{name}");
         let fixed = |value: &str| value.to_owned();
@@ -195,7 +195,7 @@ impl Framework {
             Self::Go => vec![
                 ("GOCACHE", at("go-build")),
                 ("GOENV", fixed("off")),
-                // Otherwise it asks git for the version, in a repository that nobody vouches for.
+                // Without this, Go runs git in a repository that is not trusted.
                 ("GOFLAGS", fixed("-buildvcs=false")),
                 ("GOPROXY", fixed("off")),
                 ("GOTELEMETRY", fixed("off")),
@@ -223,10 +223,10 @@ impl Framework {
     }
 }
 
-/// Runs a program of a framework in the project's directory.
+/// Runs a program of the framework in the project's directory.
 ///
 /// # Errors
-/// It was not run.
+/// See [`Error`]: the program was not run.
 pub fn run(
     framework: Framework,
     words: &[String],
@@ -253,8 +253,8 @@ fn has_build_script(package: &[u8]) -> bool {
     package["scripts"]["build"].is_string()
 }
 
-/// `go build -o TARGET PACKAGE`: only a single package can become one file, so the one that is a
-/// program has to be known.
+/// The arguments of `go build -o TARGET PACKAGE`. Only a single package can be built to a file, so
+/// the package with the program has to be found.
 fn go_target(project: &Project, target: &str, timeout_ms: u32) -> Result<Vec<String>, Error> {
     let words = |package: &[String]| {
         let build = ["go", "build", "-o", target].map(str::to_owned);
@@ -272,7 +272,7 @@ fn go_target(project: &Project, target: &str, timeout_ms: u32) -> Result<Vec<Str
     program_for(target, programs).map(|program| words(&[program]))
 }
 
-/// The one program that there is, or the one that is called as the target is.
+/// The only program, or the one named like the target.
 fn program_for(target: &str, mut programs: Vec<String>) -> Result<String, Error> {
     let file = target.trim_end_matches('/').rsplit('/').next().unwrap_or(target);
     let is_called_so = |program: &String| program.rsplit('/').next() == Some(file);

@@ -1,15 +1,15 @@
-//! Builders: `go`, `npm`, `make`, `cargo`, `maven` and `gradle`, each by the program that the
-//! operator has. A wrapper in the workspace (`gradlew`, `mvnw`) is never taken for one.
+//! Builders: `go`, `npm`, `make`, `cargo`, `maven` and `gradle`, each using the program of the
+//! operator. Wrapper scripts in the workspace (`gradlew`, `mvnw`) are never run.
 //!
 //! | module | is for |
 //! |---|---|
-//! | [`framework`] | what fits a project, what is run, with which environment |
+//! | [`framework`] | detecting frameworks, their commands and environment |
 //! | [`text`] | errors and warnings in what compilers and build programs print |
-//! | [`cargo`] | the same in cargo's JSON |
-//! | [`places`] | the files and columns that they name, as reports name them |
+//! | [`cargo`] | errors and warnings in cargo's JSON |
+//! | [`places`] | converts paths and columns to those of reports |
 //!
-//! What a build makes becomes part of the workspace; caches and intermediate files go to the
-//! plugin's cache directory. There is no network: dependencies must be there.
+//! The files that a build writes become part of the workspace; caches and intermediate files go to
+//! the plugin's cache directory. There is no network, so dependencies must be downloaded already.
 
 pub mod cargo;
 pub mod framework;
@@ -26,13 +26,14 @@ use cofferdam_sdk::{Context, builder, shorten};
 use framework::{Framework, Project};
 use places::Places;
 
-/// More errors and warnings than these are left out of a report: nobody reads them.
-const MOST_DIAGNOSTICS: usize = 10_000;
+/// The maximum number of errors and warnings in a report.
+const MAX_DIAGNOSTICS: usize = 10_000;
 
-/// More of what was printed, in bytes, is left out of the middle of a report.
-const MOST_RAW: usize = 1024 * 1024;
+/// The maximum size of the raw output in a report, in bytes; the middle of longer output is cut
+/// out.
+const MAX_RAW_BYTES: usize = 1024 * 1024;
 
-/// The backends.
+/// The plugin: a builder for each framework.
 pub struct Builders;
 
 impl Builder for Builders {
@@ -52,10 +53,11 @@ impl Builder for Builders {
         };
         let output = process::run(&command, context)?;
         let said = [output.stdout_text(), output.stderr_text()].concat();
-        // What can't start may well name a version, such as that of its runtime.
+        // The output of a program that can't start may contain another version, such as that of its
+        // runtime.
         let version = text::version(&said).filter(|_| output.exit_code() == Some(0));
         version.ok_or_else(|| {
-            let words = text::last_words(&said).unwrap_or_else(|| "nothing".to_owned());
+            let words = text::last_line(&said).unwrap_or_else(|| "nothing".to_owned());
             Error::Failed(format!("{program} does not say its version, but: {words}"))
         })
     }
@@ -75,11 +77,11 @@ impl Builder for Builders {
 
 builder!(Builders);
 
-/// What a build program's run comes to.
+/// Converts the output of a build program to a report.
 fn report(framework: Framework, output: &Output, project: &Project) -> Result<Report, Error> {
     let (exit_code, timed_out) = match &output.end {
         End::Exited(code) => (Some(*code), false),
-        // As shells say it.
+        // The exit code that shells report for a signal.
         End::Signalled(signal) => (Some(128 + signal), false),
         End::TimedOut => (None, true),
         End::Limit(limit) => {
@@ -104,15 +106,15 @@ fn report(framework: Framework, output: &Output, project: &Project) -> Result<Re
         _ => cargo::Messages { found: Vec::new(), stdout },
     };
     let raw = joined(stdout, &stderr);
-    // Cargo's own messages were taken from the JSON; the rest of what it prints is text too.
+    // Cargo's messages were read from the JSON; other lines of its output are text.
     let printed = if found.is_empty() { &raw } else { &stderr };
     found.extend(text::parse(printed, framework.columns()));
     let mut places = Places::new(project, output, text::entered_directories(printed));
     let mut diagnostics: Vec<Diagnostic> = Vec::new();
-    // Maven says everything twice, and so does a compiler of a file that is used twice.
+    // Maven prints messages twice; so do compilers for a file that is compiled twice.
     let mut said = HashSet::new();
     for found in found {
-        if diagnostics.len() == MOST_DIAGNOSTICS {
+        if diagnostics.len() == MAX_DIAGNOSTICS {
             break;
         }
         let diagnostic = places.diagnostic(found, failed);
@@ -123,7 +125,7 @@ fn report(framework: Framework, output: &Output, project: &Project) -> Result<Re
     }
     let is_error = |diagnostic: &Diagnostic| diagnostic.severity == Severity::Error;
     if failed && !timed_out && !diagnostics.iter().any(is_error) {
-        let message = text::last_resort(&raw).or_else(|| text::last_words(&raw));
+        let message = text::fallback_message(&raw).or_else(|| text::last_line(&raw));
         let status = exit_code.unwrap_or_default();
         diagnostics.push(Diagnostic {
             path: String::new(),
@@ -134,11 +136,11 @@ fn report(framework: Framework, output: &Output, project: &Project) -> Result<Re
             severity: Severity::Error,
         });
     }
-    let raw = shorten(&raw, MOST_RAW).into_owned();
+    let raw = shorten(&raw, MAX_RAW_BYTES).into_owned();
     Ok(Report { diagnostics, exit_code, timed_out, duration_ms: output.duration_ms, raw })
 }
 
-/// Standard output, then standard error, each beginning on a line of its own.
+/// Joins standard output and standard error, each beginning on a new line.
 fn joined(mut stdout: String, stderr: &str) -> String {
     if !stdout.is_empty() && !stdout.ends_with('\n') && !stderr.is_empty() {
         stdout.push('\n');

@@ -1,4 +1,4 @@
-//! Files and columns as reports name them: paths relative to the workspace, columns in
+//! Converts files and columns to those of reports: paths relative to the workspace, columns in
 //! characters.
 
 use std::collections::HashMap;
@@ -11,22 +11,23 @@ use cofferdam_sdk::{Context, WorkspacePath};
 use crate::framework::Project;
 use crate::text::{Columns, Found};
 
-/// Where a tab of maven's columns leads: to the next multiple of this.
-const TAB: u32 = 8;
+/// The width of a tab in maven's columns.
+const TAB_WIDTH: u32 = 8;
 
-/// Finds the files that a program names.
+/// Finds the files that a program's messages name.
 pub struct Places<'a> {
     context: &'a Context,
     output: &'a Output,
-    /// Where relative paths may start: the project's directory, those that make entered, and
-    /// those above the project, since cargo counts from a workspace of its own.
+    /// Directories that relative paths may start from: the project's, those that make entered, and
+    /// those above the project, since cargo's paths are relative to its workspace.
     directories: Vec<String>,
-    /// The files that were looked at, by path.
+    /// The files that were read, by path.
     files: HashMap<String, Option<Text>>,
 }
 
 impl<'a> Places<'a> {
-    /// For a run of a program in the project's directory, which entered these directories too.
+    /// Prepares for the output of a program in the project's directory that entered these
+    /// directories.
     pub fn new(project: &Project<'a>, output: &'a Output, entered: Vec<String>) -> Self {
         let root = project.root.as_str().to_owned();
         let inside = entered
@@ -46,8 +47,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// A message with the place as reports name it; without a word for its severity it is an
-    /// error where the build `failed`.
+    /// Converts a message to a diagnostic. A message without severity is an error if the build
+    /// `failed`.
     pub fn diagnostic(&mut self, found: Found, failed: bool) -> Diagnostic {
         let unsaid = if failed { Severity::Error } else { Severity::Warning };
         let path = self.path(&found.path);
@@ -60,7 +61,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The path relative to the workspace; one that leads elsewhere stays as it is.
+    /// The path relative to the workspace; a path outside of it is returned unchanged.
     fn path(&self, named: &str) -> String {
         let relative = self.output.relative(named);
         if named.is_empty() || relative.starts_with('/') {
@@ -104,8 +105,8 @@ impl<'a> Places<'a> {
     }
 }
 
-/// How many UTF-16 units of a line are before the place that has `before` columns before it,
-/// where a tab leads to the next multiple of [`TAB`].
+/// The number of UTF-16 code units before a column in which tabs advance to the next multiple of
+/// [`TAB_WIDTH`].
 fn without_tabs(line: &[u8], before: u32) -> u32 {
     let (mut columns, mut units) = (0, 0);
     for character in String::from_utf8_lossy(line).chars() {
@@ -113,7 +114,7 @@ fn without_tabs(line: &[u8], before: u32) -> u32 {
             return units;
         }
         columns = match character {
-            '\t' => (columns / TAB + 1) * TAB,
+            '\t' => (columns / TAB_WIDTH + 1) * TAB_WIDTH,
             _ => columns + character.len_utf16() as u32,
         };
         units += character.len_utf16() as u32;

@@ -1,6 +1,5 @@
-//! Reports from what the real programs printed (`tests/data`: Go 1.27, npm 11 with node 20, GNU
-//! make 4.3 with gcc 12, cargo 1.95, Maven 3.8, Gradle 4.4), and builds with those that are
-//! there on every machine that develops this.
+//! Reports for recorded output of the real programs (`tests/data`: Go 1.27, npm 11 with node 20,
+//! GNU make 4.3 with gcc 12, cargo 1.95, Maven 3.8, Gradle 4.4), and real builds with cargo.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
@@ -9,7 +8,7 @@ use cofferdam_sdk::process::Captured;
 
 use super::*;
 
-/// Path, line, column, whether it is an error, and what the message starts with.
+/// Path, line, column, whether it is an error, and the beginning of the message.
 type Wanted<'a> = (&'a str, u32, u32, bool, &'a str);
 
 fn captured(bytes: &[u8]) -> Captured {
@@ -157,7 +156,7 @@ fn failures_without_a_place_are_one_error() {
 }
 
 #[test]
-fn what_did_not_start_is_one_error() {
+fn a_program_that_did_not_start_is_one_error() {
     with_project(|project| {
         for (stderr, wanted) in [
             (
@@ -175,7 +174,7 @@ fn what_did_not_start_is_one_error() {
 }
 
 #[test]
-fn what_is_stopped_or_cut_is_said() {
+fn timeouts_and_truncated_output_are_reported() {
     let of = |output: &Output| with_project(|project| report(Framework::Cargo, output, project));
     let stopped = of(&printed(End::TimedOut, "", "   Compiling a v0.1.0\n")).unwrap();
     assert_eq!((stopped.exit_code, stopped.timed_out), (None, true));
@@ -189,14 +188,14 @@ fn what_is_stopped_or_cut_is_said() {
 }
 
 #[test]
-fn reports_have_an_end() {
+fn the_size_of_reports_is_limited() {
     let message = "x".repeat(100);
     let lines: String =
         (1..11_000).map(|line| format!("a.c:{line}:1: error: {message}\n")).collect();
     let output = printed(End::Exited(1), "", &lines);
     let report = with_project(|project| report(Framework::Make, &output, project)).unwrap();
-    assert_eq!(report.diagnostics.len(), MOST_DIAGNOSTICS);
-    assert!(report.raw.len() < MOST_RAW + 100);
+    assert_eq!(report.diagnostics.len(), MAX_DIAGNOSTICS);
+    assert!(report.raw.len() < MAX_RAW_BYTES + 100);
 }
 
 fn build(name: &str, request: &Request, context: &Context) -> Result<Report, Error> {

@@ -1,7 +1,7 @@
-//! Errors and warnings in what compilers and build programs print.
+//! Finds errors and warnings in the output of compilers and build programs.
 //!
-//! A build may run any compiler (make and npm do), so that every form is looked for in every
-//! framework:
+//! A build may run any compiler (make and npm do), so all forms are recognised in the output of all
+//! frameworks:
 //!
 //! | form | printed by |
 //! |---|---|
@@ -18,47 +18,47 @@
 use cofferdam_sdk::backend::building::Severity;
 use regex_lite::{Captures, Regex};
 
-/// Longer lines, in bytes, are no messages: they are code that was made shorter.
-const LONGEST: usize = 10_000;
+/// The maximum length of a line, in bytes; longer lines are minified code instead of messages.
+const MAX_LINE_BYTES: usize = 10_000;
 
-/// How a program counts columns.
+/// The unit in which a program counts columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Columns {
-    /// Unicode scalar values, or nobody knows.
+    /// Unicode scalar values, or unknown.
     Characters,
-    /// Bytes of UTF-8.
+    /// Bytes of UTF-8 text.
     Bytes,
     /// UTF-16 code units, as JavaScript and Java count.
     Utf16,
-    /// The same, but that a tab leads to the next multiple of eight.
+    /// UTF-16 code units, where a tab advances to the next multiple of eight.
     Utf16Tabs,
 }
 
-/// A message, with the place as the program wrote it.
+/// A message, with its place as the program wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Empty where no file is named.
+    /// Empty if the message names no file.
     pub path: String,
     /// Counted from 1; 0: unknown.
     pub line: u32,
     /// Counted from 1; 0: unknown.
     pub column: u32,
-    /// What the column counts.
+    /// The unit of the column.
     pub columns: Columns,
-    /// What is wrong.
+    /// The message without place and severity.
     pub message: String,
-    /// None where the program does not say: an error if the build failed.
+    /// `None` if the program does not name it: an error if the build failed.
     pub severity: Option<Severity>,
 }
 
-/// Finds the messages in what was printed, [without escapes](without_escapes). Those of the form `FILE:LINE:COLUMN:` count columns as
-/// `columns` says.
+/// Finds the messages in output [without escapes](without_escapes). In those of the form
+/// `FILE:LINE:COLUMN:`, `columns` is the unit of the column.
 pub fn parse(printed: &str, columns: Columns) -> Vec<Found> {
     let Some(forms) = Forms::new() else { return Vec::new() };
     let lines: Vec<&str> = printed.lines().collect();
     let mut found: Vec<Found> = Vec::new();
     let mut context = Context::default();
-    for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.len() <= LONGEST) {
+    for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.len() <= MAX_LINE_BYTES) {
         let rest = &lines[index + 1..];
         if let Some(message) = forms.message(line, rest, columns, &mut context) {
             found.extend(message);
@@ -73,19 +73,19 @@ pub fn parse(printed: &str, columns: Columns) -> Vec<Found> {
     found
 }
 
-/// What earlier lines mean for later ones.
+/// The state that earlier lines leave for later ones.
 #[derive(Default)]
 struct Context {
-    /// The last message may go on: go's does, in lines that begin with a tab.
+    /// Whether the last message may continue: Go's does, in lines that begin with a tab.
     is_open: bool,
-    /// A message whose place is still to come.
+    /// A message whose place is on a later line.
     unplaced: Option<(Severity, String)>,
-    /// The file that eslint's lines are about.
+    /// The file of eslint's lines that follow.
     file: Option<String>,
 }
 
-/// A form that a line may have, and a part of all lines that have it: looking for that is cheap,
-/// and most lines have no form.
+/// The pattern of a line, and a string that all such lines contain. Searching for the string is
+/// fast, and most lines do not contain it.
 struct Form {
     sign: &'static str,
     pattern: Regex,
@@ -97,7 +97,7 @@ impl Form {
     }
 }
 
-/// The forms that lines of messages have.
+/// The patterns of lines with messages.
 struct Forms {
     colons: Form,
     brackets: Form,
@@ -140,8 +140,8 @@ impl Forms {
         })
     }
 
-    /// The message that a line completes. `Some(None)` for a line that belongs to one, or is one
-    /// that nobody needs.
+    /// Returns the message that `line` completes; `rest` are the lines after it. `Some(None)`: the
+    /// line is part of a message, or is a note or remark. `None`: it is not part of a message.
     fn message(
         &self,
         line: &str,
@@ -149,47 +149,11 @@ impl Forms {
         columns: Columns,
         context: &mut Context,
     ) -> Option<Option<Found>> {
-        if let Some(captures) = self.arrow.captures(line) {
-            let message = context.unplaced.take();
-            return Some(message.map(|(severity, message)| {
-                found(&captures, [1, 2, 3], Columns::Characters, message, Some(severity))
-            }));
+        if let Some(message) = self.headline_or_its_place(line, context) {
+            return Some(message);
         }
-        if let Some(captures) = self.esbuild_place.captures(line) {
-            return Some(context.unplaced.take().map(|(severity, message)| {
-                let mut found =
-                    found(&captures, [1, 2, 3], Columns::Bytes, message, Some(severity));
-                // Alone of all, it counts columns from 0.
-                found.column += 1;
-                found
-            }));
-        }
-        if let Some(captures) = self.headline.captures(line).or_else(|| self.esbuild.captures(line))
-        {
-            context.unplaced =
-                severity(text(&captures, 1)).zip(Some(text(&captures, 2).to_owned()));
-            return Some(None);
-        }
-        if let Some(captures) = self.maven.captures(line) {
-            let message = self.with_symbol(text(&captures, 5), rest);
-            let severity = severity(text(&captures, 1));
-            return Some(Some(found(&captures, [2, 3, 4], Columns::Utf16Tabs, message, severity)));
-        }
-        for form in [&self.brackets, &self.dash] {
-            if let Some(captures) = form.captures(line) {
-                let (severity, message) = (severity(text(&captures, 4)), text(&captures, 5));
-                let message = message.to_owned();
-                return Some(Some(found(&captures, [1, 2, 3], Columns::Utf16, message, severity)));
-            }
-        }
-        if let Some(captures) = self.kotlin.captures(line) {
-            let (severity, message) = (severity(text(&captures, 1)), text(&captures, 5).to_owned());
-            return Some(Some(found(&captures, [2, 3, 4], Columns::Utf16, message, severity)));
-        }
-        if let Some(captures) = self.linker.captures(line) {
-            let message = text(&captures, 2).to_owned();
-            let error = Some(Severity::Error);
-            return Some(Some(found(&captures, [1, 0, 0], columns, message, error)));
+        if let Some(message) = self.one_line_message(line, rest, columns) {
+            return Some(Some(message));
         }
         if let Some(captures) = self.node.captures(line) {
             return self.node_message(&captures, rest).map(Some);
@@ -204,9 +168,66 @@ impl Forms {
         }
         context.file = match line {
             line if line.starts_with('/') && !line.contains(':') => Some((*line).to_owned()),
-            // Its last line about a file is followed by an empty one.
+            // ESLint prints an empty line after the last line about a file.
             _ => None,
         };
+        self.colons_message(line, rest, columns, context)
+    }
+
+    /// Reads the forms of two lines, the message and its place: rustc's and esbuild's.
+    fn headline_or_its_place(&self, line: &str, context: &mut Context) -> Option<Option<Found>> {
+        if let Some(captures) = self.arrow.captures(line) {
+            let message = context.unplaced.take();
+            return Some(message.map(|(severity, message)| {
+                found(&captures, [1, 2, 3], Columns::Characters, message, Some(severity))
+            }));
+        }
+        if let Some(captures) = self.esbuild_place.captures(line) {
+            return Some(context.unplaced.take().map(|(severity, message)| {
+                let mut found =
+                    found(&captures, [1, 2, 3], Columns::Bytes, message, Some(severity));
+                // esbuild counts columns from 0, all other programs from 1.
+                found.column += 1;
+                found
+            }));
+        }
+        let captures = self.headline.captures(line).or_else(|| self.esbuild.captures(line))?;
+        context.unplaced = severity(text(&captures, 1)).zip(Some(text(&captures, 2).to_owned()));
+        Some(None)
+    }
+
+    /// Reads the forms that have message and place in one line, except those with colons alone:
+    /// maven's, tsc's, kotlinc's and the linker's.
+    fn one_line_message(&self, line: &str, rest: &[&str], columns: Columns) -> Option<Found> {
+        if let Some(captures) = self.maven.captures(line) {
+            let message = self.with_symbol(text(&captures, 5), rest);
+            let severity = severity(text(&captures, 1));
+            return Some(found(&captures, [2, 3, 4], Columns::Utf16Tabs, message, severity));
+        }
+        for form in [&self.brackets, &self.dash] {
+            if let Some(captures) = form.captures(line) {
+                let (severity, message) = (severity(text(&captures, 4)), text(&captures, 5));
+                let message = message.to_owned();
+                return Some(found(&captures, [1, 2, 3], Columns::Utf16, message, severity));
+            }
+        }
+        if let Some(captures) = self.kotlin.captures(line) {
+            let (severity, message) = (severity(text(&captures, 1)), text(&captures, 5).to_owned());
+            return Some(found(&captures, [2, 3, 4], Columns::Utf16, message, severity));
+        }
+        let captures = self.linker.captures(line)?;
+        let message = text(&captures, 2).to_owned();
+        Some(found(&captures, [1, 0, 0], columns, message, Some(Severity::Error)))
+    }
+
+    /// Reads the form `FILE:LINE:COLUMN: error: ...`.
+    fn colons_message(
+        &self,
+        line: &str,
+        rest: &[&str],
+        columns: Columns,
+        context: &mut Context,
+    ) -> Option<Option<Found>> {
         let captures = self.colons.captures(line).filter(|captures| is_file(text(captures, 1)))?;
         let words = text(&captures, 4);
         if matches!(words, "note" | "remark") {
@@ -224,7 +245,7 @@ impl Forms {
         Some(Some(found))
     }
 
-    /// javac's message does not say what can't be found; a later line does.
+    /// Appends the symbol that javac names on a later line: its message has none.
     fn with_symbol(&self, message: &str, rest: &[&str]) -> String {
         let symbol = rest.iter().take(4).find_map(|line| self.symbol.captures(line));
         match symbol {
@@ -235,7 +256,7 @@ impl Forms {
         }
     }
 
-    /// A file with a line is only a message if an error follows.
+    /// A file and line as node prints them; a message only if an error follows.
     fn node_message(&self, place: &Captures, rest: &[&str]) -> Option<Found> {
         let column = rest.get(1).and_then(|line| caret(line))?;
         let message = rest.iter().skip(2).take(2).find(|line| line.contains("Error: "))?;
@@ -246,7 +267,7 @@ impl Forms {
     }
 }
 
-/// A message with its path, line and column from these groups; 0: it has none.
+/// Makes a message from the capture groups of path, line and column; 0 is no group.
 fn found(
     captures: &Captures,
     [path, line, column]: [usize; 3],
@@ -277,7 +298,7 @@ fn severity(word: &str) -> Option<Severity> {
     }
 }
 
-/// Whether what stands before a line number can be a file, rather than a time or a program.
+/// Whether the text before a line number can be a file, and not a time or a program.
 fn is_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -287,14 +308,14 @@ fn is_file(path: &str) -> bool {
             && extension.chars().all(is_word)
 }
 
-/// The column of the first caret of a line that has nothing else; tabs are as in the source.
+/// The column of the first caret in a line that has nothing else; tabs are as in the source.
 fn caret(line: &str) -> Option<u32> {
     let before = line.find('^')?;
     let is_marks = line.trim().chars().all(|c| matches!(c, '^' | '~'));
     (is_marks && line[..before].trim().is_empty()).then(|| u32::try_from(before + 1).ok())?
 }
 
-/// The text without the sequences that colour it.
+/// Removes the escape sequences for colours.
 pub fn without_escapes(text: &str) -> String {
     if !text.contains('\u{1b}') {
         return text.to_owned();
@@ -303,7 +324,7 @@ pub fn without_escapes(text: &str) -> String {
     escapes.replace_all(text, "").into_owned()
 }
 
-/// The directories that make says it enters, in order.
+/// The directories that make enters, according to its output, in order.
 pub fn entered_directories(printed: &str) -> Vec<String> {
     let Ok(entering) = Regex::new(r"(?m)^\S*make(?:\[\d+\])?: Entering directory '(.+)'$") else {
         return Vec::new();
@@ -318,9 +339,9 @@ pub fn entered_directories(printed: &str) -> Vec<String> {
     directories
 }
 
-/// What a failed build says where no error is found: the first line by which build programs say
-/// that they failed.
-pub fn last_resort(printed: &str) -> Option<String> {
+/// The message for a failed build without errors in its output: the first line in which a build
+/// program reports the failure.
+pub fn fallback_message(printed: &str) -> Option<String> {
     let lines: Vec<&str> = printed.lines().map(str::trim_end).collect();
     let wrong = lines.iter().position(|line| *line == "* What went wrong:");
     if let Some(gradle) = wrong.and_then(|at| lines.get(at + 1)) {
@@ -331,10 +352,10 @@ pub fn last_resort(printed: &str) -> Option<String> {
     );
     let failed = failed.ok()?;
     let message = |line: &&str| failed.captures(line).map(|captures| text(&captures, 1).to_owned());
-    // What npm says of the script that failed is less than what the script said itself.
+    // npm's message about a failed script says less than the script's own.
     let (npm, others): (Vec<&str>, Vec<&str>) =
         lines.iter().partition(|line| line.starts_with("npm "));
-    // What comes first of it is a code: `npm error code EJSONPARSE`.
+    // npm's first line is only a code: `npm error code EJSONPARSE`.
     let said = npm.iter().filter(|line| line.split(' ').nth(2) != Some("code"));
     others
         .iter()
@@ -343,15 +364,14 @@ pub fn last_resort(printed: &str) -> Option<String> {
         .or_else(|| npm.iter().find_map(message))
 }
 
-/// What a program said last, in one line: not where in its own code it was, as Java and Python say
-/// with an indentation.
-pub fn last_words(printed: &str) -> Option<String> {
+/// The last line that is not indented: Java and Python indent stack traces.
+pub fn last_line(printed: &str) -> Option<String> {
     let printed = without_escapes(printed);
     let is_said = |line: &&str| !line.trim().is_empty() && !line.starts_with([' ', '\t']);
     printed.lines().rev().find(is_said).map(|line| line.trim_end().to_owned())
 }
 
-/// The first thing that looks like a version.
+/// The first word that looks like a version.
 pub(crate) fn version(printed: &str) -> Option<String> {
     let version = Regex::new(r"\d+\.\d+(?:\.\d+)*(?:[-+][\w.]+)?").ok()?;
     version.find(&without_escapes(printed)).map(|version| version.as_str().to_owned())
@@ -376,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn go_messages_may_go_on() {
+    fn go_messages_may_span_lines() {
         check(
             "# example.com/app/internal/foo\n\
              internal/foo/foo.go:4:2: declared and not used: x\n\
@@ -432,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_scripts_of_npm_run() {
+    fn messages_of_tools_in_npm_scripts() {
         check(
             "src/index.ts(1,24): error TS2322: Type 'string' is not assignable.\n\
              \u{1b}[96msrc/b.ts\u{1b}[0m:\u{1b}[93m3\u{1b}[0m:\u{1b}[93m10\u{1b}[0m - \
@@ -484,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_no_message() {
+    fn other_text_is_not_a_message() {
         check(
             "12:34:56: something\n\
              2026-11-22T07:05:43Z: x\n\
@@ -501,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_make_enters() {
+    fn entered_directories_are_found() {
         let printed = "make -C lib\nmake[1]: Entering directory '/work/lib'\ncc\n\
             make[1]: Leaving directory '/work/lib'\nmake[2]: Entering directory '/work/a b'\n\
             make[1]: Entering directory '/work/lib'\n";
@@ -537,21 +557,21 @@ mod tests {
                 "Task 'x' not found.",
             ),
         ] {
-            assert_eq!(last_resort(printed).as_deref(), Some(wanted));
+            assert_eq!(fallback_message(printed).as_deref(), Some(wanted));
         }
-        assert_eq!(last_resort("all is well\n"), None);
+        assert_eq!(fallback_message("all is well\n"), None);
     }
 
     #[test]
-    fn what_npm_says_is_more_than_its_code() {
+    fn the_message_of_npm_is_not_only_its_code() {
         let code = "npm error code EJSONPARSE\n";
         let said = format!("{code}npm error JSON.parse Invalid package.json: x\n");
-        assert_eq!(last_resort(&said).as_deref(), Some("JSON.parse Invalid package.json: x"));
-        assert_eq!(last_resort(code).as_deref(), Some("code EJSONPARSE"));
+        assert_eq!(fallback_message(&said).as_deref(), Some("JSON.parse Invalid package.json: x"));
+        assert_eq!(fallback_message(code).as_deref(), Some("code EJSONPARSE"));
     }
 
     #[test]
-    fn the_last_words_are_no_stack() {
+    fn the_last_line_is_not_part_of_a_stack_trace() {
         let java = "java.nio.file.NoSuchFileException: /usr/share/maven/bin/m2.conf\n\
                     \tat java.base/sun.nio.fs.UnixException.rethrow(UnixException.java:92)\n";
         for (printed, wanted) in [
@@ -560,7 +580,7 @@ mod tests {
             (" \n\tat x\n", None),
             ("", None),
         ] {
-            assert_eq!(last_words(printed).as_deref(), wanted);
+            assert_eq!(last_line(printed).as_deref(), wanted);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Linting one file, and from diagnostics to findings.
+//! Lints one file, and converts diagnostics to findings.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::text::Text;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Lints a file. One that can't be read or parsed has a finding that says so.
+/// Lints a file. A file that can't be read or parsed has a finding for that.
 pub fn check(path: &WorkspacePath, settings: &Settings, context: &Context) -> Vec<Finding> {
     let bytes = match context.read(path) {
         Ok(bytes) => bytes,
@@ -41,14 +41,14 @@ pub fn check(path: &WorkspacePath, settings: &Settings, context: &Context) -> Ve
         })
     };
     let linted = lint(media_type).or_else(|error| match media_type {
-        // Many projects have JSX in such files, which Deno does not expect there.
+        // Many projects have JSX in `.js` files, which Deno does not expect there.
         MediaType::JavaScript => lint(MediaType::Jsx).map_err(|_| error),
         _ => Err(error),
     });
     match linted {
         Ok((parsed, diagnostics)) => {
             let mut findings = file.findings(&diagnostics);
-            // The parser goes on after some errors. In declarations it sees some where none are.
+            // The parser recovers from some errors. In declaration files some of these are wrong.
             if !media_type.is_declaration() {
                 findings.extend(parsed.diagnostics().iter().map(|error| file.syntax_error(error)));
                 findings.sort_by_key(|finding| (finding.line, finding.column));
@@ -59,7 +59,7 @@ pub fn check(path: &WorkspacePath, settings: &Settings, context: &Context) -> Ve
     }
 }
 
-/// A name for the parser; nothing is read from there.
+/// A URL for the parser, which does not read from it.
 fn specifier(path: &WorkspacePath) -> ModuleSpecifier {
     #[expect(clippy::expect_used, reason = "a literal")]
     let mut specifier = ModuleSpecifier::parse("file:///").expect("a URL");
@@ -85,10 +85,10 @@ fn problem(path: &WorkspacePath, code: &str, message: String, position: (u32, u3
 /// A file that was read.
 struct File<'a> {
     path: &'a WorkspacePath,
-    /// Without a byte order mark.
+    /// The text without a byte order mark.
     source: &'a str,
     text: Text<'a>,
-    /// How many bytes of the file come before `source`.
+    /// The number of bytes before `source` in the file.
     skipped: usize,
 }
 
@@ -119,8 +119,8 @@ impl<'a> File<'a> {
         diagnostics.iter().map(|diagnostic| self.finding(diagnostic, &mut imports)).collect()
     }
 
-    /// `imports` are those that fixes of this file add: the same one twice would be an error, so
-    /// only the first of such fixes is offered.
+    /// Converts a diagnostic. `imports` are those that earlier fixes add: adding one twice would be
+    /// an error, so only the first of such fixes is offered.
     fn finding(&self, diagnostic: &LintDiagnostic, imports: &mut HashSet<String>) -> Finding {
         let details = &diagnostic.details;
         let range = diagnostic.range.as_ref().map(|found| {
@@ -147,7 +147,7 @@ impl<'a> File<'a> {
         }
     }
 
-    /// Of several fixes the first, as `deno lint --fix` applies it. Deno calls none unsafe.
+    /// The first of several fixes, as `deno lint --fix` applies it. Deno has no unsafe fixes.
     fn fix(&self, diagnostic: &LintDiagnostic) -> Option<Fix> {
         let fix = diagnostic.details.fixes.first()?;
         let start = diagnostic.range.as_ref()?.text_info.range().start;

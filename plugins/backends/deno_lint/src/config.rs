@@ -1,7 +1,6 @@
-//! Configuration: `deno.json` or `deno.jsonc` in the directories above a file.
+//! Reads the configuration: `deno.json` or `deno.jsonc` in the directories above a file.
 //!
-//! The nearest one with a `lint` section says which rules there are; what any of them excludes
-//! is excluded.
+//! The nearest file with a `lint` section determines the rules; exclusions of all files apply.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -16,13 +15,13 @@ use serde::Deserialize;
 use crate::invalid;
 use crate::pattern::Patterns;
 
-/// The names that a configuration may have, the first one first.
+/// The file names of configurations, in order of precedence.
 const NAMES: [&str; 2] = ["deno.json", "deno.jsonc"];
 
-/// What Deno calls the rules that it checks where nothing else is said.
+/// The tag of the rules that Deno checks by default.
 const RECOMMENDED: &str = "recommended";
 
-/// What of a configuration matters for linting.
+/// The fields of a configuration that affect linting.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Document {
@@ -55,18 +54,18 @@ struct CompilerOptions {
     jsx_fragment_factory: Option<String>,
 }
 
-/// What files are linted with.
+/// The settings for linting a file.
 pub struct Settings {
-    /// Made once for all the files that share its rules.
+    /// The linter, shared by all files with the same rules.
     pub linter: Rc<Linter>,
-    /// What JSX stands for.
+    /// How JSX is compiled.
     pub jsx: LintConfig,
     include: Option<Rc<Patterns>>,
     exclude: Vec<Rc<Patterns>>,
 }
 
 impl Settings {
-    /// Whether a file in a directory that was asked for is meant.
+    /// Whether a file in a directory of the request is linted.
     pub fn includes(&self, file: &str) -> bool {
         self.include.as_ref().is_none_or(|patterns| patterns.matches(file))
     }
@@ -77,21 +76,21 @@ impl Settings {
     }
 }
 
-/// The settings of all directories, each configuration read once.
+/// The settings of all directories. Each configuration is read once.
 pub struct Hierarchy<'a> {
     context: &'a Context,
     base: Rc<Settings>,
-    /// None where one configuration was asked for, which is everyone's.
+    /// `None` if the request names a configuration, which then applies to all files.
     by_directory: Option<HashMap<String, Rc<Settings>>>,
-    /// Whether the request chose the rules.
+    /// Whether the request selects the rules.
     are_rules_chosen: bool,
 }
 
 impl<'a> Hierarchy<'a> {
-    /// Takes `config` for all files if there is one, and only the rules `select` if any.
+    /// Uses `config` for all files if given, and only the rules `select` if not empty.
     ///
     /// # Errors
-    /// `Invalid` where the configuration or a code is wrong.
+    /// `Invalid` if the configuration or a code is invalid.
     pub fn load(
         context: &'a Context,
         config: Option<&WorkspacePath>,
@@ -126,7 +125,7 @@ impl<'a> Hierarchy<'a> {
     /// The settings of a file.
     ///
     /// # Errors
-    /// `Invalid` where a configuration is wrong.
+    /// `Invalid` if a configuration is invalid.
     pub fn of(&mut self, file: &WorkspacePath) -> Result<Rc<Settings>, Error> {
         let Some(known) = &self.by_directory else {
             return Ok(Rc::clone(&self.base));
@@ -143,7 +142,7 @@ impl<'a> Hierarchy<'a> {
         Ok(settings)
     }
 
-    /// The settings of a directory, given those of the one above it.
+    /// The settings of a directory, given those of its parent.
     fn of_directory(
         &mut self,
         directory: &str,
@@ -162,7 +161,7 @@ impl<'a> Hierarchy<'a> {
         Ok(settings)
     }
 
-    /// The configuration in a directory, if there is one.
+    /// Reads the configuration in a directory, if there is one.
     fn read(&self, directory: &str) -> Result<Option<(WorkspacePath, String)>, Error> {
         for name in NAMES {
             let path = match directory {
@@ -170,7 +169,7 @@ impl<'a> Hierarchy<'a> {
                 directory => format!("{directory}/{name}"),
             };
             let path = self.context.resolve(&path).map_err(invalid)?;
-            // Most directories have none, and asking is cheaper than failing to read.
+            // Most directories have none; this check is faster than a failing read.
             if self.context.local(&path).is_file() {
                 let text = self.context.read_text(&path).map_err(invalid)?;
                 return Ok(Some((path, text)));
@@ -214,7 +213,7 @@ impl<'a> Hierarchy<'a> {
 }
 
 fn parse(text: &str) -> Result<Document, String> {
-    // An empty file is no value at all.
+    // An empty file has no value, which is allowed.
     let strict = ParseOptions {
         allow_loose_object_property_names: false,
         allow_missing_commas: false,
@@ -240,7 +239,7 @@ impl Rules {
 }
 
 impl CompilerOptions {
-    /// Deno's own defaults: JSX calls React, and so uses what is imported under that name.
+    /// Deno's default: JSX calls React, which uses the import of that name.
     fn jsx(self) -> LintConfig {
         if matches!(self.jsx.as_deref(), Some("react-jsx" | "react-jsxdev" | "precompile")) {
             return LintConfig { default_jsx_factory: None, default_jsx_fragment_factory: None };
@@ -253,7 +252,7 @@ impl CompilerOptions {
     }
 }
 
-/// The rules with these names, or whose names begin so.
+/// The rules whose names are in `select` or begin with a name in it.
 fn selected(select: &[String]) -> Result<Vec<Box<dyn LintRule>>, String> {
     let all = get_all_rules();
     let codes: HashSet<&str> = all.iter().map(|rule| rule.code()).collect();

@@ -1,5 +1,5 @@
-//! Which files are linted: those that are named, and those in named directories that the
-//! configuration means.
+//! Finds the files to lint: those that are named, and those in named directories that the
+//! configuration includes.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::invalid;
 /// Lists files, relative to the workspace.
 pub type List<'a> = &'a dyn Fn(&Query) -> Result<Vec<String>, ToolError>;
 
-/// What is asked for where a request names a directory.
+/// The query for the files of a directory.
 pub fn query(root: &WorkspacePath) -> Query {
     let endings = ["js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx"];
     Query {
@@ -24,11 +24,11 @@ pub fn query(root: &WorkspacePath) -> Query {
     }
 }
 
-/// Finds the files that `paths` stand for, in order and each once. A named file is linted
-/// unless a configuration excludes it, or it is in another language.
+/// Finds the files for `paths`, in order and without duplicates. A named file is linted unless a
+/// configuration excludes it or it is in another language.
 ///
 /// # Errors
-/// `Invalid` where a path or a configuration is wrong, `Failed` where files can't be listed.
+/// `Invalid` if a path or a configuration is invalid; `Failed` if files can't be listed.
 pub fn find(
     paths: &[WorkspacePath],
     hierarchy: &mut Hierarchy,

@@ -1,9 +1,9 @@
 //! The plugin `deno_lint`: Deno's linter for JavaScript and TypeScript, compiled into this
 //! component.
 //!
-//! The rules and the parser are deno_lint's. This plugin does what is left of the program
-//! `deno lint`: it finds the files, reads `deno.json`, and turns diagnostics into findings. It
-//! leaves out lint plugins and what needs more than one file, such as the checks for packages.
+//! The rules and the parser are those of the crate deno_lint. This plugin replaces the rest of the
+//! program `deno lint`: it finds the files, reads `deno.json`, and converts diagnostics to
+//! findings. Lint plugins and checks that need more than one file are not supported.
 
 mod check;
 mod config;
@@ -20,10 +20,10 @@ use cofferdam_sdk::{Context, ToolError, WorkspacePath, linter};
 
 pub use files::{List, query};
 
-/// The version of the crate that holds the rules; its own code does not say.
+/// The version of the crate with the rules, which has no constant for it.
 const VERSION: &str = "0.84.1";
 
-/// The backend.
+/// The plugin: a linter for JavaScript and TypeScript.
 pub struct DenoLint;
 
 impl Linter for DenoLint {
@@ -40,12 +40,12 @@ impl Linter for DenoLint {
 
 linter!(DenoLint);
 
-/// Lints what a request names; `list` lists directories.
+/// Lints the files of a request; `list` lists directories.
 ///
 /// # Errors
-/// `Invalid` where a path or the configuration is wrong, `Failed` where files can't be listed.
+/// `Invalid` if a path or the configuration is invalid; `Failed` if files can't be listed.
 pub fn lint(request: &Request, context: &Context, list: List) -> Result<Report, Error> {
-    // Nothing here depends on where the linter was started, but it has to be a place.
+    // The root does not affect the result, but it has to exist.
     if !request.root.is_empty() {
         resolve(&request.root, context)?;
     }
@@ -67,7 +67,7 @@ pub fn lint(request: &Request, context: &Context, list: List) -> Result<Report, 
     Ok(Report { findings, files_checked, exit_code: None, raw })
 }
 
-/// A path of the request.
+/// Resolves a path of the request.
 fn resolve(path: &str, context: &Context) -> Result<WorkspacePath, Error> {
     context.resolve(path).map_err(invalid)
 }
@@ -76,7 +76,7 @@ fn invalid(error: ToolError) -> Error {
     Error::Invalid(error.message)
 }
 
-/// A finding in words.
+/// Formats a finding as a line of text.
 fn line(Finding { path, line, column, code, message, .. }: &Finding) -> String {
     format!("{path}:{line}:{column}: {code} {message}\n")
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_the_dependencys() {
+    fn the_version_is_that_of_the_dependency() {
         let dependency = format!("deno_lint = \"={VERSION}\"");
         assert!(include_str!("../Cargo.toml").contains(&dependency));
     }

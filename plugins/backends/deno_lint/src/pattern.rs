@@ -1,5 +1,5 @@
-//! Files as `deno.json` names them: paths and globs relative to its directory, `!` before those
-//! that are meant all the same.
+//! Matches files against the lists in `deno.json`: paths and globs relative to its directory, where
+//! `!` marks exceptions.
 
 use cofferdam_sdk::Context;
 use globset::{GlobBuilder, GlobMatcher};
@@ -16,16 +16,16 @@ struct Pattern {
 
 #[derive(Debug)]
 enum Place {
-    /// A file or a directory with all that is in it; empty: the workspace.
+    /// A file or a directory with everything in it; empty: the workspace.
     Path(String),
     Glob(Box<GlobMatcher>),
 }
 
 impl Patterns {
-    /// Reads the patterns of a configuration in `directory`.
+    /// Parses the patterns of a configuration in `directory`.
     ///
     /// # Errors
-    /// What is wrong with one of them.
+    /// A message about the first pattern that is invalid.
     pub fn new(patterns: &[String], directory: &str, context: &Context) -> Result<Self, String> {
         let read = |pattern: &String| {
             Pattern::new(pattern, directory, context)
@@ -34,7 +34,7 @@ impl Patterns {
         patterns.iter().map(read).collect::<Result<_, String>>().map(Self)
     }
 
-    /// Whether a file is meant: by the last pattern that fits it or a directory above it.
+    /// Whether the last pattern that matches the file, or a directory above it, is not negated.
     pub fn matches(&self, file: &str) -> bool {
         let fitting = self.0.iter().rev().find(|pattern| pattern.place.holds(file));
         fitting.is_some_and(|pattern| !pattern.is_negated)
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_globs_count_from_the_configuration() {
+    fn paths_and_globs_are_relative_to_the_configuration() {
         let context = Context::for_directory(Path::new("/w"));
         let matches = |patterns: &[&str], directory: &str, file: &str| {
             let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.into()).collect();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_patterns_are_refused() {
         let context = Context::for_directory(Path::new("/w"));
         for (pattern, wanted) in
             [("a[", "'a['"), ("../x", "leaves the workspace"), ("", "the path is empty")]

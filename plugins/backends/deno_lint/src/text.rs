@@ -1,13 +1,13 @@
-//! Where in a text a byte is.
+//! Converts byte offsets to lines and columns.
 
-/// The text of a file, and where its lines begin.
+/// A text with an index of its lines.
 pub struct Text<'a> {
     text: &'a str,
     line_starts: Vec<usize>,
 }
 
 impl<'a> Text<'a> {
-    /// Finds the lines of a text.
+    /// Indexes the lines of a text.
     pub fn new(text: &'a str) -> Self {
         let after_breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let line_starts =
@@ -15,13 +15,13 @@ impl<'a> Text<'a> {
         Self { text, line_starts }
     }
 
-    /// Line and column of the character at an offset, both counted from 1; behind the last one
-    /// for an offset behind the text.
+    /// Line and column of the character at an offset, both from 1; for an offset after the text,
+    /// the position after its last character.
     pub fn position(&self, offset: usize) -> (u32, u32) {
         let line = self.line_starts.partition_point(|start| *start <= offset);
         let start = self.line_starts[line - 1];
         let before = &self.text.as_bytes()[start..offset.clamp(start, self.text.len())];
-        // A character's first byte is the only one that doesn't continue one.
+        // All bytes of a character except the first are continuation bytes.
         let characters = before.iter().filter(|byte| (**byte & 0xc0) != 0x80).count();
         (number(line), number(characters + 1))
     }

@@ -1,1 +1,1 @@
-// Stands for modules of Node.js that bundled packages load but, in what is used of them, never call.
+// Replaces modules of Node.js that bundled packages load but never call.

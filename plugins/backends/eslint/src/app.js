@@ -1,4 +1,4 @@
-// The component: what it exports, and how it reaches the files of the workspace.
+// The component's exports, and access to the files of the workspace.
 
 import './prelude.js';
 
@@ -11,10 +11,10 @@ import { inside } from './paths.js';
 
 const NAME = 'eslint';
 
-/** How much of the files the host hands over at once, in bytes. */
+/** The number of bytes that the host reads at once. */
 const BATCH = 256 * 1024;
 
-/** How many files are listed at once. */
+/** The number of files that the host lists at once. */
 const LISTING = 4096;
 
 const dispose = Symbol.dispose ?? Symbol.for('dispose');
@@ -69,7 +69,7 @@ function report({ root, paths, config, select }) {
             );
         }
     }
-    // Stable: what a file has is in order already.
+    // The sort is stable: the findings of a file are in order already.
     findings.sort((left, right) => (left.path < right.path ? -1 : Number(left.path > right.path)));
     const raw = findings.map(
         ({ path, line, column, code, message }) => `${path}:${line}:${column}: ${code} ${message}\n`,
@@ -90,7 +90,7 @@ function open(root) {
     });
 }
 
-/** All files of a path with their contents; undefined where one can't be read. */
+/** All files below a path with their contents; undefined for a file that can't be read. */
 function* files(path) {
     let scanner;
     try {
@@ -127,7 +127,7 @@ function* files(path) {
     }
 }
 
-/** One file of text; undefined where it does not exist, or is out of reach. */
+/** The text of a file; undefined if it does not exist or may not be read. */
 function readText(path) {
     let scanner;
     try {
@@ -143,7 +143,7 @@ function readText(path) {
     }
 }
 
-// What ESLint loads late is loaded while the component is built.
+// Linting once while the component is built loads the parts that ESLint loads late.
 warmUp();
 
 function warmUp() {

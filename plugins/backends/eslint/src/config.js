@@ -1,7 +1,7 @@
-// Finds the workspace's configuration, and makes it one that ESLint can use.
+// Finds the workspace's configuration, and converts it for ESLint.
 
 import js from '@eslint/js';
-// Not among what the package exports; build.mjs says where it is.
+// The package does not export this module; build.mjs resolves it.
 import { FlatConfigArray } from 'eslint/flat-config-array';
 import globals from 'globals';
 import stripJsonComments from 'strip-json-comments';
@@ -11,14 +11,14 @@ import { Invalid } from './invalid.js';
 import { evaluate } from './module.js';
 import { directoriesAbove, join } from './paths.js';
 
-/** Where the workspace lies for ESLint, which takes absolute paths. */
+/** The path of the workspace for ESLint, which needs absolute paths. */
 export const BASE = '/workspace';
 
 export const EXTENSIONS = ['js', 'mjs', 'cjs', 'jsx'];
 
 const parseJson = text => JSON.parse(stripJsonComments(text, { trailingCommas: true }));
 
-/** Each kind of configuration file: undefined where a file holds none. */
+/** Loads each kind of configuration file; undefined if the file has no configuration. */
 const KINDS = {
     'eslint.config.js': evaluate,
     'eslint.config.mjs': evaluate,
@@ -31,7 +31,7 @@ const KINDS = {
     },
 };
 
-/** What is meant where a workspace says nothing: ESLint's own choice, for browsers and Node.js. */
+/** The configuration of a workspace without one: ESLint's recommended rules, for browsers and Node.js. */
 const DEFAULT = [
     {
         files: EXTENSIONS.map(extension => `**/*.${extension}`),
@@ -50,7 +50,7 @@ const DEFAULT = [
 /**
  * The configuration for a request.
  *
- * @param read Gives the text of a file of the workspace, or undefined where there is none.
+ * @param read Returns the text of a file in the workspace, or undefined if it does not exist.
  */
 export function findConfig(read, { root, config, paths, select }) {
     if (config !== undefined) {
@@ -60,7 +60,7 @@ export function findConfig(read, { root, config, paths, select }) {
         }
         const name = config.split('/').pop();
         const kind = KINDS[name] ?? (/\.[cm]?js$/.test(name) ? evaluate : KINDS['.eslintrc.json']);
-        // As with ESLint's own option, its patterns start where the linter does.
+        // As with ESLint's own option, its patterns are relative to the linter's directory.
         const found = load(config, text, kind, root);
         if (found === undefined) {
             throw new Invalid(`${config} holds no configuration`);
@@ -95,13 +95,14 @@ export function findConfig(read, { root, config, paths, select }) {
     }
 
     function normalize(value, basePath) {
-        // Rules that are asked for by name are on, unless the configuration says otherwise.
+        // Rules that the request selects by name are on, unless the configuration says otherwise.
         const asked = Object.fromEntries(
             select.filter(code => Object.hasOwn(js.configs.all.rules, code)).map(code => [code, 2]),
         );
         const configs = new FlatConfigArray([{ rules: asked }, value].flat(Infinity), { basePath });
         configs.normalizeSync();
-        // Also for a file that nobody has: a configuration that is wrong shows it at once.
+        // Done also for a file that does not exist, so that an invalid configuration is an error at
+        // once.
         configs.getConfig(`${basePath}/example.js`);
         return configs;
     }

@@ -1,5 +1,5 @@
-// Configurations in JSON (`.eslintrc.json`, `eslintConfig` in package.json) as flat ones. What they
-// may name of packages is what this component has: ESLint's own rules and the known environments.
+// Converts configurations in JSON (`.eslintrc.json`, `eslintConfig` in package.json) to flat ones.
+// They can use only what this component contains: ESLint's own rules and the known environments.
 
 import js from '@eslint/js';
 import globals from 'globals';
@@ -23,7 +23,7 @@ const KEYS = [
     'root', 'rules', 'settings',
 ];
 
-/** A flat configuration; its problems are thrown as text. */
+/** Converts to a flat configuration; throws problems as text. */
 export function fromEslintrc(config) {
     if (config === null || typeof config !== 'object' || Array.isArray(config)) {
         throw new Invalid('it has to be an object');
@@ -88,7 +88,7 @@ function languageOptions({ env = {}, globals: own = {}, parserOptions = {} }) {
         }
     }
     options.ecmaVersion = ecmaVersion ?? (options.ecmaVersion || 'latest');
-    // Such a configuration means scripts where it says nothing else, flat ones mean modules.
+    // The default in such a configuration is scripts, in a flat one modules.
     options.sourceType = env.node && !sourceType ? 'commonjs' : (sourceType ?? 'script');
     Object.assign(options.globals, own);
     return options;
@@ -105,12 +105,12 @@ function list(value, key) {
     return items;
 }
 
-/** A pattern without a `/` matches at any depth. */
+/** Converts a pattern: one without a `/` matches at any depth. */
 function anywhere(pattern) {
     return pattern.includes('/') ? pattern.replace(/^\.?\//, '') : `**/${pattern}`;
 }
 
-/** As .gitignore has them. */
+/** Converts patterns with the syntax of .gitignore. */
 function ignorePattern(pattern) {
     const negation = pattern.startsWith('!') ? '!' : '';
     const rest = pattern.slice(negation.length);

@@ -1,2 +1,2 @@
-/** The request or a configuration file is wrong. */
+/** The error for an invalid request or configuration file. */
 export class Invalid extends Error {}

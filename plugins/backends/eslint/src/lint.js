@@ -1,4 +1,4 @@
-// One file from its bytes to its findings.
+// Lints one file: converts its bytes to findings.
 
 import { Linter } from 'eslint/universal';
 
@@ -7,7 +7,7 @@ import { Positions } from './positions.js';
 
 const SYNTAX_ERROR = 'syntax-error';
 
-/** What ESLint says about its own comments has no rule's name. */
+/** The code of messages about ESLint's own comments, which have no rule. */
 const DIRECTIVE = 'directive';
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -16,7 +16,7 @@ const linter = new Linter({ configType: 'flat', cwd: BASE });
 
 export const version = linter.version;
 
-/** Whether the configuration covers a file. */
+/** Whether the configuration applies to a file. */
 export function isCovered(configs, path) {
     return configs.getConfig(`${BASE}/${path}`) !== undefined;
 }
@@ -67,7 +67,7 @@ function finding(path, positions, message) {
         code,
         severity: severity === 1 ? 'warning' : 'error',
         message: message.message,
-        // Rules with a `/` are a plugin's.
+        // The names of plugins' rules contain a `/`.
         url: ruleId && !ruleId.includes('/') ? `https://eslint.org/docs/latest/rules/${ruleId}` : undefined,
         fix: fix && fixed(path, positions, code, fix),
     };

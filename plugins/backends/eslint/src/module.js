@@ -1,5 +1,5 @@
-// Evaluates `eslint.config.js`. It is code of the workspace, and runs with what this component has:
-// nothing but the files that a linter may read, and the packages below.
+// Evaluates `eslint.config.js`. It is code of the workspace, and can use only what this component
+// has: the files that a linter may read, and the packages below.
 
 import js from '@eslint/js';
 import { parse } from 'acorn';
@@ -21,7 +21,7 @@ const OPTIONS = {
     ecmaVersion: 'latest',
 };
 
-/** What a module exports as its default, or assigns to `module.exports`. */
+/** Evaluates a module; returns its default export, or the value of `module.exports`. */
 export function evaluate(text, path) {
     const [program, isModule] = parseAny(text);
     const body = isModule ? moduleBody(text, program, path) : text.replace(/^#!/, '//');
@@ -61,7 +61,7 @@ function parseAny(text) {
     return [undefined, false];
 }
 
-/** The module as the body of a function: imports and exports become assignments. */
+/** Converts a module to the body of a function: imports and exports become assignments. */
 function moduleBody(text, program, path) {
     const edits = [];
     const replace = (from, to, by) => edits.push([from, to, by]);
@@ -96,7 +96,7 @@ function imported({ specifiers, source }) {
     return names.length ? `const ${names.join(', ')};` : `${load};`;
 }
 
-/** All `import.meta` below a node. */
+/** All occurrences of `import.meta` below a node. */
 function* metaProperties(node) {
     if (node.type === 'MetaProperty' && node.meta.name === 'import') {
         yield node;

@@ -1,8 +1,8 @@
-// Paths of requests: relative to the workspace, and inside it.
+// Resolves paths of requests, which are relative to the workspace and inside it.
 
 import { Invalid } from './invalid.js';
 
-/** The path in its shortest form; empty for the workspace itself. */
+/** Normalizes a path; the workspace itself is an empty string. */
 export function inside(path) {
     const outside = () => new Invalid(`the path '${path}' is outside of the workspace`);
     if (path.startsWith('/')) {
@@ -21,7 +21,7 @@ export function inside(path) {
     return names.join('/');
 }
 
-/** The directories to look for a configuration in: the one above all paths, and those above it. */
+/** The directories that may have the configuration: the common parent of all paths, and its parents. */
 export function directoriesAbove(paths) {
     let common = paths[0].split('/');
     for (const path of paths.slice(1)) {

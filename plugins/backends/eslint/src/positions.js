@@ -1,5 +1,5 @@
-// From ESLint's positions to those of reports. ESLint counts UTF-16 code units and leaves a byte
-// order mark out; reports count columns in Unicode scalar values, and edits in bytes of the file.
+// Converts ESLint's positions to those of reports. ESLint counts UTF-16 code units and ignores a
+// byte order mark; reports count columns in Unicode scalar values, and edits in bytes of the file.
 
 const LINE_END = /\r\n|[\n\r\u2028\u2029]/;
 
@@ -12,14 +12,14 @@ export class Positions {
     #bom;
     #lines;
 
-    /** Of a text as it was decoded, with its byte order mark if it has one. */
+    /** Takes the decoded text of a file, with its byte order mark if it has one. */
     constructor(text) {
         this.#bom = text.startsWith('\uFEFF') ? 3 : 0;
         this.#text = this.#bom ? text.slice(1) : text;
         this.#lines = this.#text.split(LINE_END);
     }
 
-    /** The column, from 1, of a column that ESLint counts from 1; 0 where it has none. */
+    /** Converts a column of ESLint, from 1, to one in Unicode scalar values; 0 if ESLint has none. */
     column(line, column) {
         if (!line || !column) {
             return 0;
@@ -29,11 +29,11 @@ export class Positions {
         for (const _ of before) {
             characters += 1;
         }
-        // What lies behind the line's end keeps its distance.
+        // A position after the line's end keeps its distance from it.
         return characters + (column - 1 - before.length) + 1;
     }
 
-    /** The bytes that a range of ESLint's stands for; -1 is the byte order mark's place. */
+    /** Converts a range of ESLint to bytes; -1 is the position of the byte order mark. */
     bytes([start, end]) {
         const offset = at => (at < 0 ? 0 : this.#bom + byteLength(this.#text.slice(0, at)));
         const first = offset(start);

@@ -1,5 +1,5 @@
-// What the bundled packages expect of Node.js when they are loaded. The component has no clock, no
-// source of random numbers and no streams, so nothing here may ask for one.
+// Defines what the bundled packages expect of Node.js when they are loaded. The component has no
+// clock, no random numbers and no streams, so nothing here may use these.
 
 globalThis.process ??= {
     argv: [],

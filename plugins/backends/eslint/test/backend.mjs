@@ -1,4 +1,4 @@
-// The component's code as a module of Node.js.
+// Loads the component's code as a module of Node.js.
 
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,5 @@
-// `npm test`. The component's own code but for app.js, bundled as build.mjs does it, on Node.js.
+// Tests, run by `npm test`: the component's own code except app.js, bundled as in build.mjs, on
+// Node.js.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,7 +1,8 @@
-//! Clippy, through `cargo clippy`: its lints and the compiler's own.
+//! Clippy, by `cargo clippy`: its lints, and the compiler's.
 //!
-//! Cargo lints packages: those are chosen whose manifests are nearest above what was asked for,
-//! and findings in other files are left out. It works offline; dependencies have to be there.
+//! Cargo lints whole packages: those with the nearest manifests above the targets are linted, and
+//! findings in other files are left out. It runs offline, so dependencies must be downloaded
+//! already.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +16,12 @@ use serde::Deserialize;
 use crate::files;
 use crate::findings::{Findings, SYNTAX_ERROR, finding, fix};
 use crate::job::Job;
-use crate::program::{Program, Run, complaint};
+use crate::program::{Program, Run, error_message};
 
 const CARGO: Program =
     Program { name: "cargo", install: "rustup and `rustup component add clippy`" };
 
-/// The code of an error of the compiler that has none and is none of syntax.
+/// The code of a compiler error that has no code and is not a syntax error.
 const ERROR: &str = "error";
 
 /// The version of Clippy.
@@ -31,11 +32,12 @@ pub fn version(context: &Context) -> Result<String, Error> {
     CARGO.version(&["clippy", "--version"], context)
 }
 
-/// Lints with Clippy, all targets of each package. Codes are chosen from what it finds.
+/// Lints all build targets of each package with Clippy. Findings are filtered by the selected
+/// codes.
 ///
 /// # Errors
-/// `Invalid` for a manifest that is missing or that Cargo refuses, `Unavailable` for missing
-/// dependencies; else as [`Program::run`].
+/// `Invalid` for a manifest that is missing or that Cargo rejects; `Unavailable` for missing
+/// dependencies; those of [`Program::run`].
 pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     let configuration = configuration(job)?;
     let mut findings = Findings::new(job);
@@ -49,18 +51,18 @@ pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
         let output = CARGO.run(job, run)?;
         spent_ms += output.duration_ms;
         read(job, &output, &mut findings)?;
-        // Of several runs, one that failed says more.
+        // Of several runs, the output of a failed one is more useful.
         if shown.as_ref().is_none_or(|shown| shown.exit_code() == Some(0)) {
             shown = Some(output);
         }
     }
-    // There is at least one package, as there is at least one target.
+    // There is at least one target, and so at least one package.
     let Some(output) = shown else { return Err(Error::Invalid("nothing to lint".to_owned())) };
     findings.choose();
     Ok(findings.report(files::count(job, &["rs"]), &output))
 }
 
-/// The directories of the manifests that are nearest above the targets.
+/// The directories of the nearest manifests above the targets.
 fn packages(job: &Job<'_>) -> Result<BTreeSet<WorkspacePath>, Error> {
     let nearest = |target: &WorkspacePath| {
         let directories = job.up_from(&job.directory_of(target));
@@ -76,8 +78,7 @@ fn manifest(job: &Job<'_>, directory: &WorkspacePath) -> Option<WorkspacePath> {
     job.is_file(&path).then_some(path)
 }
 
-/// The absolute path of the directory of the configuration that was asked for, as Clippy wants
-/// it.
+/// The absolute path of the requested configuration's directory, as Clippy requires it.
 fn configuration(job: &Job<'_>) -> Result<Option<String>, Error> {
     let Some(config) = &job.config else { return Ok(None) };
     let name = config.as_str().rsplit('/').next().unwrap_or_default();
@@ -86,7 +87,7 @@ fn configuration(job: &Job<'_>) -> Result<Option<String>, Error> {
             "Clippy reads its configuration from clippy.toml or .clippy.toml only, not '{config}'"
         )));
     }
-    // Where the workspace is for programs is only known of one that has run.
+    // The workspace's path in the sandbox is known only from a program that has run.
     let workspace = CARGO.run(job, Run::new(job, &["--version"]))?.workspace;
     Ok(Some(format!("{}/{}", workspace.trim_end_matches('/'), job.parent(config))))
 }
@@ -100,17 +101,17 @@ fn run<'a>(job: &Job<'_>, package: &'a WorkspacePath, configuration: Option<&str
     if is_workspace {
         arguments.push("--workspace".to_owned());
     }
-    // A package with an error does not keep others from being linted.
+    // An error in one package does not prevent linting the others.
     arguments.push("--keep-going".to_owned());
     let target = format!("{}/cargo-target", process::cache_directory(job.context));
     let mut environment = vec![("CARGO_TARGET_DIR", target)];
     environment.extend(configuration.map(|at| ("CLIPPY_CONF_DIR", at.to_owned())));
-    // Cargo writes a lock file where there is none, and build scripts may write anything.
+    // Cargo writes a missing lock file, and build scripts may write any file.
     let timeout_ms = job.timeout_ms;
     Run { directory: package, arguments, environment, scratch: true, timeout_ms }
 }
 
-/// Whether a manifest is that of a workspace with several packages.
+/// Whether a manifest declares a workspace with several packages.
 fn declares_workspace(manifest: &str) -> bool {
     manifest.lines().any(|line| {
         let line = line.trim();
@@ -118,7 +119,7 @@ fn declares_workspace(manifest: &str) -> bool {
     })
 }
 
-/// A line of Cargo's JSON, of those that carry something that the compiler says.
+/// A line of Cargo's JSON, with the fields for compiler messages.
 #[derive(Deserialize)]
 struct Line {
     manifest_path: String,
@@ -142,7 +143,7 @@ struct Code {
     code: String,
 }
 
-/// Lines and columns count from 1, columns in characters; bytes are those of the file.
+/// Lines and columns are counted from 1, columns in characters; byte offsets are those of the file.
 #[derive(Deserialize)]
 struct Span {
     file_name: String,
@@ -155,7 +156,7 @@ struct Span {
     is_primary: bool,
     suggested_replacement: Option<String>,
     suggestion_applicability: Option<String>,
-    /// The macro that the code comes from.
+    /// The macro expansion that the code is from.
     expansion: Option<Box<Expansion>>,
 }
 
@@ -164,7 +165,7 @@ struct Expansion {
     span: Span,
 }
 
-/// Adds the findings in what `cargo clippy --message-format=json` printed.
+/// Adds the findings from the output of `cargo clippy --message-format=json`.
 fn read<'a>(job: &'a Job<'a>, output: &Output, findings: &mut Findings<'a>) -> Result<(), Error> {
     let printed = CARGO.stdout(output)?;
     let lines = printed.lines().filter(|line| line.contains("\"compiler-message\""));
@@ -187,7 +188,7 @@ fn read<'a>(job: &'a Job<'a>, output: &Output, findings: &mut Findings<'a>) -> R
     match (output.exit_code(), elsewhere) {
         (Some(0), _) => Ok(()),
         _ if messages == 0 => Err(refused(output)),
-        // It may be why nothing was found in what was asked for: without it, all would look well.
+        // The reason may be why there are no findings, so the result must not be clean.
         (_, Some(words)) if findings.is_empty() => Err(Error::Failed(format!(
             "cargo clippy could not lint this, since something else does not compile: {words}"
         ))),
@@ -195,17 +196,17 @@ fn read<'a>(job: &'a Job<'a>, output: &Output, findings: &mut Findings<'a>) -> R
     }
 }
 
-/// Why nothing was compiled.
+/// The error for a run in which nothing was compiled.
 fn refused(output: &Output) -> Error {
     let said = output.stderr_text();
     let says = |signs: &[&str]| signs.iter().any(|words| said.contains(words));
     if says(&["no such command: `clippy`", "'cargo-clippy' is not installed"]) {
-        return Error::Unavailable(format!("Clippy is missing: {}", complaint(output)));
+        return Error::Unavailable(format!("Clippy is missing: {}", error_message(output)));
     }
     if says(&["--offline"]) {
         return Error::Unavailable(format!(
             "cargo: dependencies are missing, and there is no network to get them: {}",
-            complaint(output)
+            error_message(output)
         ));
     }
     if said.trim().is_empty() || said.contains("panicked at") {
@@ -214,7 +215,7 @@ fn refused(output: &Output) -> Error {
     CARGO.refused(&said)
 }
 
-/// Where the files are that the compiler names.
+/// Resolves the paths in compiler messages.
 struct Sources<'a> {
     job: &'a Job<'a>,
     output: &'a Output,
@@ -222,8 +223,8 @@ struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// The compiler's paths are relative to the Cargo workspace, which is the package's directory
-    /// or one above it.
+    /// Resolves a path relative to the Cargo workspace, which is the package's directory or one
+    /// above it.
     fn file(&self, name: &str) -> Option<WorkspacePath> {
         if name.starts_with('/') {
             return self.job.printed(self.output, name);
@@ -234,8 +235,8 @@ impl Sources<'_> {
         candidates.iter().filter_map(printed).find(|path| self.job.is_file(path))
     }
 
-    /// The part of a span's history that is in a file of the workspace: of code from a macro of
-    /// elsewhere, where the macro is used.
+    /// The span in a file of the workspace: for code from a macro defined elsewhere, the place
+    /// where the macro is used.
     fn place<'s>(&self, span: &'s Span) -> Option<(WorkspacePath, &'s Span)> {
         match self.file(&span.file_name) {
             Some(path) => Some((path, span)),
@@ -249,17 +250,17 @@ impl Message {
         self.level.starts_with("error")
     }
 
-    /// The message as a person would see it.
+    /// The message as the compiler renders it.
     fn words(&self) -> String {
         self.rendered.as_ref().unwrap_or(&self.message).trim().to_owned()
     }
 
-    /// Whether Clippy could not read its configuration, without which it goes on.
+    /// Whether Clippy could not read its configuration; it continues without it.
     fn is_about_configuration(&self) -> bool {
         self.is_error() && self.spans.iter().any(|span| span.file_name.ends_with("clippy.toml"))
     }
 
-    /// `None` for what is said of no file of the workspace, such as a summary.
+    /// Converts a message; `None` for one without a file of the workspace, such as a summary.
     fn finding(&self, sources: &Sources<'_>) -> Option<(WorkspacePath, Finding)> {
         let primary = self.spans.iter().find(|span| span.is_primary)?;
         let (path, place) = sources.place(primary)?;
@@ -274,7 +275,7 @@ impl Message {
             None => ERROR,
         };
         let text = sources.job.text(&path);
-        // The end of a file, the compiler may place behind the end of its last line.
+        // The compiler may place the end of a file after the end of its last line.
         let within = |line: u32, column: u32| {
             let end = text.as_ref().and_then(|text| {
                 let bytes = u32::try_from(text.line(line)?.len()).ok()?;
@@ -294,8 +295,8 @@ impl Message {
         Some((path, found))
     }
 
-    /// The compiler gives errors of its parser no code, and some others neither; they can be told
-    /// apart by how they start.
+    /// Whether this is an error of the parser. The compiler gives these no code, like some other
+    /// errors; they are recognised by their beginning.
     fn is_syntax_error(&self) -> bool {
         const STARTS: [&str; 14] = [
             "expected ",
@@ -318,7 +319,7 @@ impl Message {
                 || self.message.contains("stream did not contain valid UTF-8"))
     }
 
-    /// The first suggestion that can be applied by a program, safe ones first.
+    /// The first suggestion that can be applied automatically, safe ones first.
     fn fix(&self, sources: &Sources<'_>) -> Option<Fix> {
         let with = |applicability, safe| {
             self.children.iter().find_map(|help| help.suggestion(applicability, safe, sources))
@@ -342,12 +343,12 @@ impl Message {
             }
             edits.push((span.byte_start, span.byte_end, text.clone()));
         }
-        // Several places with the same bytes are alternatives, which `fix` refuses.
+        // Several edits of the same bytes are alternatives, which `fix` rejects.
         fix(&path?, &self.message, safe, edits)
     }
 }
 
-/// Where a lint is explained.
+/// The URL of a lint's documentation.
 fn url(code: &str) -> Option<String> {
     if let Some(lint) = code.strip_prefix("clippy::") {
         return Some(format!("https://rust-lang.github.io/rust-clippy/master/index.html#{lint}"));
@@ -439,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_those_nearest_above() {
+    fn packages_have_the_nearest_manifest_above() {
         let workspace = workspace();
         for (paths, wanted) in [
             (&["crates/one/src/lib.rs", "crates/one"][..], &["crates/one"][..]),
@@ -459,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_is_linted_as_a_whole() {
+    fn a_cargo_workspace_is_linted_as_a_whole() {
         for (manifest, wanted) in [
             ("[workspace]\nmembers = []", true),
             ("[package]\nname = \"a\"\n\n[workspace.dependencies]\n", true),
@@ -471,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cargo_refuses_is_told_apart() {
+    fn errors_of_cargo_are_classified() {
         let manifest = "error: unclosed table, expected `]`\n --> Cargo.toml:1:9\n";
         let Err(Error::Invalid(message)) = lint(&["."], 101, "", manifest) else { unreachable!() };
         assert!(message.contains("unclosed table"));
@@ -500,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn only_clippys_own_configuration_files_will_do() {
+    fn only_clippys_configuration_files_are_accepted() {
         let workspace = Workspace::new(&[("Cargo.toml", ""), ("lints.toml", "")]);
         let mut request = request(&["."]);
         request.config = Some("lints.toml".to_owned());

@@ -1,5 +1,5 @@
-//! ESLint: the workspace's own where it has one, since its configuration and plugins are made for
-//! that version, else the operator's program `eslint`.
+//! ESLint: the workspace's own if it has one, since its configuration and plugins need that
+//! version; otherwise the operator's program `eslint`.
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::linting::{Finding, Fix, Report, Severity};
@@ -17,20 +17,20 @@ const INSTALL: &str = "`npm install --save-dev eslint` in the workspace or `npm 
 const ESLINT: Program = Program { name: "eslint", install: INSTALL };
 const NODE: Program = Program { name: "node", install: "the package `nodejs`" };
 
-/// Where a package directory has ESLint, if it is installed there.
-const LOCAL: &str = "node_modules/eslint/bin/eslint.js";
+/// The path of an installed ESLint in a package's directory.
+const LOCAL_ESLINT: &str = "node_modules/eslint/bin/eslint.js";
 
-/// The code of what ESLint says itself, such as of a directive that is not needed.
-const OWN: &str = "eslint";
+/// The code of ESLint's own messages, such as about an unused directive.
+const OWN_CODE: &str = "eslint";
 
 /// The version of the workspace's ESLint, or of the operator's.
 ///
 /// # Errors
 /// As [`Program::version`].
 pub fn version(context: &Context) -> Result<String, Error> {
-    match context.resolve(LOCAL) {
+    match context.resolve(LOCAL_ESLINT) {
         Ok(local) if context.local(&local).is_file() => {
-            NODE.version(&[LOCAL, "--version"], context)
+            NODE.version(&[LOCAL_ESLINT, "--version"], context)
         }
         _ => ESLINT.version(&["--version"], context),
     }
@@ -39,8 +39,7 @@ pub fn version(context: &Context) -> Result<String, Error> {
 /// Lints with ESLint. It fixes nothing itself.
 ///
 /// # Errors
-/// `Invalid` for a configuration that is missing or that ESLint refuses; else as
-/// [`Program::run`].
+/// `Invalid` for a configuration that is missing or that ESLint rejects; those of [`Program::run`].
 pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     let mut run = Run::new(job, &[]);
     let program = match local(job) {
@@ -50,7 +49,7 @@ pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
         }
         None => ESLINT,
     };
-    // A directory without any file to lint is no mistake of the caller's.
+    // A directory without files to lint is not an error.
     run.arguments.extend(["--format=json", "--no-error-on-unmatched-pattern"].map(str::to_owned));
     if let Some(config) = &job.config {
         run.option("--config", job.argument(config));
@@ -62,9 +61,10 @@ pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     Ok(findings.report(files, &output))
 }
 
-/// The workspace's ESLint that the directory of the job would use.
+/// The workspace's ESLint that the job's directory would use.
 fn local(job: &Job<'_>) -> Option<WorkspacePath> {
-    let script = |directory: &WorkspacePath| job.context.resolve(&format!("{directory}/{LOCAL}"));
+    let script =
+        |directory: &WorkspacePath| job.context.resolve(&format!("{directory}/{LOCAL_ESLINT}"));
     job.up_from(&job.root).iter().filter_map(|at| script(at).ok()).find(|path| job.is_file(path))
 }
 
@@ -75,7 +75,8 @@ struct File {
     messages: Vec<Message>,
 }
 
-/// Positions count from 1, columns in UTF-16 code units. Ignored files have none.
+/// Positions are counted from 1, columns in UTF-16 code units. Messages about ignored files have
+/// none.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Message {
@@ -91,16 +92,16 @@ struct Message {
     fix: Option<Replacement>,
 }
 
-/// Offsets in UTF-16 code units, a byte order mark not counted; -1 is the place before it.
+/// Offsets in UTF-16 code units without a byte order mark; -1 is the position before the mark.
 #[derive(Deserialize)]
 struct Replacement {
     range: (i64, i64),
     text: String,
 }
 
-/// The findings in what `eslint --format=json` printed, and how many files it linted.
+/// The findings in the output of `eslint --format=json`, and the number of files.
 fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<(Findings<'a>, u32), Error> {
-    // 2: the command line or a configuration file is wrong, or ESLint crashed.
+    // Exit code 2: the command line or a configuration file is invalid, or ESLint crashed.
     if output.exit_code() == Some(2) {
         return Err(refused(output));
     }
@@ -119,8 +120,8 @@ fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<(Findings<'a>, u32), Er
     Ok((findings, linted))
 }
 
-/// What ESLint says of a wrong configuration, without its apologies and its stack. Its own
-/// crashes look the same but for the rule and the file that they name.
+/// The error for an invalid configuration, without the introduction and the stack trace of ESLint's
+/// message. A crash of ESLint looks similar, but names the rule and the file.
 fn refused(output: &Output) -> Error {
     let said = output.stderr_text();
     if said.contains("\nOccurred while linting ") {
@@ -135,7 +136,7 @@ fn refused(output: &Output) -> Error {
 }
 
 impl Message {
-    /// Whether the file was given to ESLint, but its configuration leaves it out.
+    /// Whether the file was a target but its configuration ignores it.
     fn says_ignored(&self) -> bool {
         self.rule_id.is_none() && !self.fatal && self.line.is_none()
     }
@@ -144,7 +145,7 @@ impl Message {
         let code = match self.rule_id.as_deref() {
             _ if self.fatal => SYNTAX_ERROR,
             Some(rule) => rule,
-            None => OWN,
+            None => OWN_CODE,
         };
         let severity = if self.severity >= 2 { Severity::Error } else { Severity::Warning };
         let text = job.text(path);
@@ -165,14 +166,14 @@ impl Message {
     }
 }
 
-/// Where a rule is explained: ESLint's own are, those of plugins have a `/` in their names.
+/// The URL of a rule's documentation; the names of plugins' rules contain a `/`.
 fn url(rule: &str) -> Option<String> {
     (!rule.contains('/')).then(|| format!("https://eslint.org/docs/latest/rules/{rule}"))
 }
 
 impl Replacement {
-    /// ESLint's fixes do not change what the program does; others are suggestions to it, which
-    /// are left out.
+    /// Converts a fix. ESLint's fixes are safe; its other edits are suggestions, which are left
+    /// out.
     fn fix(&self, path: &WorkspacePath, text: &Text) -> Option<Fix> {
         let offset = |units: i64| match usize::try_from(units) {
             Ok(units) => text.offset_of(units, Unit::Utf16),
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_chosen_afterwards() {
+    fn findings_are_filtered_by_code() {
         let workspace = workspace();
         let mut request = request(&["a.js", "bad.js"]);
         request.select = vec!["no-".to_owned()];
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_can_go() {
+    fn a_fix_can_remove_the_byte_order_mark() {
         let workspace = Workspace::new(&[("a.js", "\u{feff}a();\n")]);
         let path = workspace.context.resolve("a.js").unwrap();
         let text = Text::new("\u{feff}a();\n".into());
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_eslint_refuses_is_said_without_its_stack() {
+    fn errors_of_eslint_have_no_stack() {
         let workspace = workspace();
         let request = request(&["a.js"]);
         let job = Job::new(&request, &workspace.context).unwrap();

@@ -1,9 +1,9 @@
-//! How many files a linter was given, for those that don't say so.
+//! Counts the files of a job, for linters that do not report the number.
 
 use crate::job::Job;
 
-/// Counts the job's files: those that it names, and those beneath its directories that have one
-/// of the `extensions`, but for what ignore rules and a leading dot hide.
+/// Counts the job's files: named files, and files below its directories with one of the
+/// `extensions`, except ignored and hidden ones.
 pub fn count(job: &Job<'_>, extensions: &[&str]) -> u32 {
     let count = job
         .targets
@@ -19,11 +19,11 @@ fn beneath(_: &Job<'_>, directory: &cofferdam_sdk::WorkspacePath, extensions: &[
 
     let globs = extensions.iter().map(|extension| format!("*.{extension}")).collect();
     let query = Query { globs, ..scan::query(directory) };
-    // It is a number for people: one that is missing is no reason to keep the findings back.
+    // The number is only informative, so an error does not fail the call.
     Scanner::open(&query).map_or(0, |scanner| scanner.count())
 }
 
-/// On the machine that develops this plugin, without ignore rules.
+/// In native builds (tests), without ignore files.
 #[cfg(not(target_family = "wasm"))]
 fn beneath(job: &Job<'_>, directory: &cofferdam_sdk::WorkspacePath, extensions: &[&str]) -> usize {
     fn walk(directory: &std::path::Path, extensions: &[&str]) -> usize {

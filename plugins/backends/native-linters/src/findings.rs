@@ -1,4 +1,4 @@
-//! The findings of one run, from what a program says of them to the report.
+//! Collects the findings of a run and makes the report.
 
 use std::fmt::Write as _;
 
@@ -8,16 +8,16 @@ use cofferdam_sdk::process::Output;
 
 use crate::job::Job;
 
-/// The code of a finding that says that a file can't be parsed.
+/// The code of a finding for a file that can't be parsed.
 pub const SYNTAX_ERROR: &str = "syntax-error";
 
-/// Collects findings. What the request does not ask for is left out.
+/// Collects findings; those that the request does not ask for are dropped.
 pub struct Findings<'a> {
     job: &'a Job<'a>,
     list: Vec<Finding>,
 }
 
-/// A finding of the whole file, for backends to fill in what else they know.
+/// Makes a finding for a whole file, to be completed by the backend.
 pub fn finding(
     path: &WorkspacePath,
     code: &str,
@@ -38,7 +38,7 @@ pub fn finding(
     }
 }
 
-/// A fix of one file; `None` where edits overlap, so that they can't all be meant.
+/// Makes a fix of one file; `None` if edits overlap.
 pub fn fix(
     path: &WorkspacePath,
     description: impl Into<String>,
@@ -66,31 +66,31 @@ pub fn fix(
 }
 
 impl<'a> Findings<'a> {
-    /// None yet.
+    /// Starts without any findings.
     pub fn new(job: &'a Job<'a>) -> Self {
         Self { job, list: Vec::new() }
     }
 
-    /// Adds a finding about `path`, if the request asks for that file.
+    /// Adds a finding about `path`, if the request covers that file.
     pub fn add(&mut self, path: &WorkspacePath, finding: Finding) {
         if self.job.covers(path) {
             self.list.push(finding);
         }
     }
 
-    /// Keeps only findings with the codes that the request asks for, for programs that can't be
-    /// told to choose. Files that can't be parsed are always reported.
+    /// Keeps only findings with the selected codes, for programs that can't select codes. Syntax
+    /// errors are always kept.
     pub fn choose(&mut self) {
         self.list.retain(|found| found.code == SYNTAX_ERROR || self.job.selects(&found.code));
     }
 
-    /// Whether there are none.
+    /// Whether there are no findings.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The report: findings in order, each once, and as text with what the program wrote to
-    /// standard error.
+    /// Makes the report: sorted findings without duplicates; as raw text, the findings and the
+    /// program's standard error.
     pub fn report(mut self, files_checked: u32, output: &Output) -> Report {
         fn key(found: &Finding) -> impl Ord {
             (&found.path, found.line, found.column, &found.code, &found.message)
@@ -99,7 +99,7 @@ impl<'a> Findings<'a> {
         self.list.dedup_by(|later, earlier| key(later) == key(earlier));
         let mut raw = String::new();
         for Finding { path, line, column, code, message, .. } in &self.list {
-            // Writing to a string can't fail.
+            // Writing to a `String` never fails.
             let _ = match (line, column) {
                 (0, _) => writeln!(raw, "{path}: {code} {message}"),
                 (line, 0) => writeln!(raw, "{path}:{line}: {code} {message}"),
@@ -118,7 +118,7 @@ mod tests {
     use crate::testing::{Workspace, places, request};
 
     #[test]
-    fn findings_are_sorted_chosen_and_reported_once() {
+    fn findings_are_sorted_filtered_and_deduplicated() {
         let workspace = Workspace::new(&[("a.py", ""), ("b/c.py", ""), ("d.py", "")]);
         let mut request = request(&["b", "a.py"]);
         request.select = vec!["F4".to_owned()];
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_that_overlap_are_no_fix() {
+    fn overlapping_edits_are_not_a_fix() {
         let workspace = Workspace::new(&[("a", "")]);
         let path = workspace.context.resolve("a").unwrap();
         for (edits, is_one) in [

@@ -1,8 +1,9 @@
-//! golangci-lint, versions 1 and 2. A finding's code is the linter that it comes from.
+//! golangci-lint, versions 1 and 2. The code of a finding is the name of the linter that reported
+//! it.
 //!
-//! It lints packages: of the findings in a file's package those in the file are reported. Fixes
-//! are known from version 1.63 on; those of formatters are left out, as golangci-lint's own `--fix`
-//! leaves them out: their offsets are not those of the file.
+//! It lints packages; for a target file, only findings in that file of its package are reported.
+//! Fixes are supported from version 1.63. Those of formatters are left out, as by golangci-lint's
+//! own `--fix`: their offsets are not those of the file.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Deserializer};
 use crate::files;
 use crate::findings::{Findings, SYNTAX_ERROR, finding, fix};
 use crate::job::Job;
-use crate::program::{Program, Run, complaint};
+use crate::program::{Program, Run, error_message};
 
 const GOLANGCI_LINT: Program = Program {
     name: "golangci-lint",
@@ -34,11 +35,10 @@ pub fn version(context: &Context) -> Result<String, Error> {
     GOLANGCI_LINT.version(&["version"], context)
 }
 
-/// Lints with golangci-lint. What is selected are linters by their whole names.
+/// Lints with golangci-lint. The selected codes are full names of linters.
 ///
 /// # Errors
-/// `Invalid` for a linter or a configuration that golangci-lint refuses; else as
-/// [`Program::run`].
+/// `Invalid` for a linter or a configuration that golangci-lint rejects; those of [`Program::run`].
 pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     let version = version(job.context)?;
     let output = GOLANGCI_LINT.run(job, run(job, release(&version)))?;
@@ -46,7 +46,7 @@ pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     Ok(findings.report(files::count(job, &["go"]), &output))
 }
 
-/// Major and minor version.
+/// Major and minor version of a release.
 fn release(version: &str) -> (u32, u32) {
     let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
@@ -59,7 +59,7 @@ fn run<'a>(job: &'a Job<'_>, release: (u32, u32)) -> Run<'a> {
     run.environment = vec![
         ("GOCACHE", format!("{cache}/go-build")),
         ("GOLANGCI_LINT_CACHE", format!("{cache}/golangci-lint")),
-        // There is no network; without this, Go would wait for it.
+        // There is no network; Go would wait for it otherwise.
         ("GOPROXY", "off".to_owned()),
     ];
     if release < (2, 0) {
@@ -68,12 +68,12 @@ fn run<'a>(job: &'a Job<'_>, release: (u32, u32)) -> Run<'a> {
         run.arguments
             .extend(["--output.json.path=stdout", "--show-stats=false"].map(str::to_owned));
     }
-    // Else paths are relative to the configuration file, which it may find further up.
+    // By default, paths are relative to the configuration file, which may be in a parent directory.
     if release >= (2, 1) {
         run.arguments.push("--path-mode=abs".to_owned());
     }
     if job.timeout_ms > 0 {
-        // Version 1 would stop after a minute.
+        // The default timeout of version 1 is a minute.
         run.arguments.push(format!("--timeout={}ms", job.timeout_ms));
     }
     if let Some(config) = &job.config {
@@ -92,7 +92,8 @@ fn run<'a>(job: &'a Job<'_>, release: (u32, u32)) -> Run<'a> {
     run
 }
 
-/// The targets as packages: a directory stands for all beneath it, a file for its directory.
+/// The targets as package patterns: a directory stands for everything below it, a file for its
+/// directory.
 fn packages(job: &Job<'_>) -> Vec<String> {
     let package = |target: &WorkspacePath| {
         let directory = job.from_root(&job.directory_of(target));
@@ -125,7 +126,7 @@ struct Issue {
     suggested_fixes: Vec<Suggestion>,
 }
 
-/// Counted from 1, columns in bytes; 0: unknown.
+/// Line and column, from 1, columns in bytes; 0: unknown.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Position {
@@ -143,24 +144,24 @@ struct Suggestion {
     text_edits: Vec<TextEdit>,
 }
 
-/// Byte offsets into the issue's file.
+/// An edit, with byte offsets into the issue's file.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct TextEdit {
     pos: usize,
     end: usize,
-    /// In base64.
+    /// The new text in base64.
     new_text: Option<String>,
 }
 
-/// Go writes lists that were never made as `null`.
+/// Deserializes `null` as an empty list, since Go writes nil slices so.
 fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     value: D,
 ) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(value)?.unwrap_or_default())
 }
 
-/// The exit statuses of golangci-lint that matter here.
+/// The exit codes of golangci-lint that are handled.
 mod status {
     pub const FAILURE: i32 = 3;
     pub const TIMEOUT: i32 = 4;
@@ -174,7 +175,7 @@ fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<Findings<'a>, Error> {
     match output.exit_code() {
         Some(status::NO_GO_FILES) => return Ok(findings),
         Some(status::TIMEOUT) => {
-            let words = complaint(output);
+            let words = error_message(output);
             return Err(Error::Limit(format!("golangci-lint reached its own timeout: {words}")));
         }
         _ => {}
@@ -184,7 +185,7 @@ fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<Findings<'a>, Error> {
     };
     let answer: Answer =
         serde_json::from_str(json).map_err(|error| GOLANGCI_LINT.unreadable(output, &error))?;
-    // It printed what it had before it failed: that is no clean bill.
+    // It printed its findings so far and then failed, so the result must not be clean.
     if output.exit_code() == Some(status::FAILURE) && answer.issues.is_empty() {
         return Err(refused(output));
     }
@@ -196,7 +197,7 @@ fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<Findings<'a>, Error> {
     Ok(findings)
 }
 
-/// Why there are no findings: most of the time a configuration, an option or a module.
+/// The error for a run without findings, usually because of a configuration, an option or a module.
 fn refused(output: &Output) -> Error {
     let said = output.stderr_text();
     if said.contains("panic: ") || said.trim().is_empty() {
@@ -205,7 +206,7 @@ fn refused(output: &Output) -> Error {
     if said.contains("module lookup disabled by GOPROXY=off") {
         return Error::Unavailable(format!(
             "golangci-lint: modules are missing, and there is no network to get them: {}",
-            complaint(output)
+            error_message(output)
         ));
     }
     GOLANGCI_LINT.refused(&said)
@@ -232,7 +233,7 @@ impl Issue {
         }
     }
 
-    /// Whether the compiler's parser says so, not its type checker.
+    /// Whether the error is from the compiler's parser, and not from its type checker.
     fn is_syntax_error(&self) -> bool {
         let said = self.text.trim_start();
         self.from_linter == "typecheck"
@@ -245,8 +246,8 @@ impl Issue {
         format!("https://golangci-lint.run/docs/linters/configuration/#{}", self.from_linter)
     }
 
-    /// The first fix that is suggested; others are alternatives to it. No linter says whether the
-    /// program means the same afterwards.
+    /// The first suggested fix; others are alternatives. All are unsafe, since linters do not say
+    /// whether the meaning is kept.
     fn fix(&self, job: &Job<'_>, path: &WorkspacePath) -> Option<Fix> {
         let suggestion = self.suggested_fixes.first()?;
         if FORMATTERS.contains(&self.from_linter.as_str()) {
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn files_stand_for_their_packages() {
+    fn files_are_linted_as_packages() {
         let workspace = workspace();
         for (root, paths, wanted) in [
             ("", &["."][..], &["./..."][..]),
@@ -324,8 +325,8 @@ mod tests {
         assert!(options("2.7.2").contains(" --path-mode=abs "));
     }
 
-    /// Written after the format of golangci-lint's own tests: the program can't be had where
-    /// these were made.
+    /// Written by the format in golangci-lint's own tests, since version 1 was not available for a
+    /// recording.
     const VERSION_1: &str = r#"{"Issues":[{"FromLinter":"gochecknoinits","Text":"don't use `init` function","Severity":"","SourceLines":["func init() {"],"Replacement":null,"Pos":{"Filename":"main.go","Offset":162,"Line":13,"Column":1},"ExpectNoLint":false,"ExpectedNoLintLinter":""},{"FromLinter":"goimports","Text":"File is not `goimports`-ed","Severity":"","SourceLines":[""],"Replacement":{"NeedOnlyDelete":false,"NewLines":["",""],"Inline":null},"Pos":{"Filename":"internal/a/a.go","Offset":0,"Line":6,"Column":0},"ExpectNoLint":false,"ExpectedNoLintLinter":""},{"FromLinter":"revive","Text":"unused-parameter: parameter 'pass' seems to be unused","Severity":"warning","SourceLines":["\t\t\tRun: func(pass *analysis.Pass) (any, error) {"],"Replacement":null,"LineRange":{"From":49,"To":49},"Pos":{"Filename":"internal/a/b.go","Offset":921,"Line":49,"Column":14},"ExpectNoLint":false,"ExpectedNoLintLinter":""}],"Report":{"Warnings":[{"Tag":"runner","Text":"The linter 'maligned' is deprecated"}],"Linters":[{"Name":"asasalint"}]}}
 "#;
 
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_told_apart() {
+    fn exit_codes_are_classified() {
         let none = "{\"Issues\":null,\"Report\":{}}\n";
         assert!(lint(&["."], 0, none, "").unwrap().findings.is_empty());
         assert!(

@@ -1,8 +1,8 @@
-//! import-linter: contracts between the modules of Python packages.
+//! import-linter: contracts about imports between the modules of Python packages.
 //!
-//! A finding is one import that breaks a contract; its code is the contract's name. The program
-//! always checks the whole package, from a text report whose lines it would wrap; findings in
-//! files that were not asked for are left out.
+//! A finding is an import that breaks a contract; its code is the contract's name. The program
+//! always checks the whole package; findings in files that are not targets are dropped. Its output
+//! is a text report, which wraps long lines.
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::linting::{Finding, Report, Severity};
@@ -12,15 +12,15 @@ use cofferdam_sdk::{Context, WorkspacePath};
 use crate::files;
 use crate::findings::{Findings, SYNTAX_ERROR, finding};
 use crate::job::Job;
-use crate::program::{Program, Run, complaint};
+use crate::program::{Program, Run, error_message};
 
 const LINT_IMPORTS: Program =
     Program { name: "lint-imports", install: "`pip install import-linter`" };
 
-/// Where import-linter looks for contracts.
+/// The files in which import-linter looks for contracts.
 const CONFIGURATIONS: [&str; 3] = ["setup.cfg", ".importlinter", "pyproject.toml"];
 
-/// Where packages are, from the directory of the job.
+/// The directories with packages, relative to the job's directory.
 const SOURCES: [&str; 2] = [".", "src"];
 
 /// The version of import-linter.
@@ -31,16 +31,16 @@ pub fn version(context: &Context) -> Result<String, Error> {
     LINT_IMPORTS.version(&["--version"], context)
 }
 
-/// Lints with import-linter.
+/// Lints the whole package with import-linter.
 ///
 /// # Errors
-/// `Invalid` where there are no contracts, or wrong ones; else as [`Program::run`].
+/// `Invalid` if there are no contracts or invalid ones; those of [`Program::run`].
 pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     let mut run = Run::new(job, &["--no-cache"]);
     run.environment = vec![
         ("PYTHONPATH", SOURCES.join(":")),
         ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
-        // As wide as it can be told to be: it breaks longer lines anywhere.
+        // The maximum width: longer lines are wrapped at any character.
         ("COLUMNS", "65535".to_owned()),
     ];
     if let Some(config) = &job.config {
@@ -52,7 +52,7 @@ pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     Ok(findings.report(files::count(job, &["py"]), &output))
 }
 
-/// The findings in what `lint-imports` printed.
+/// The findings in the output of `lint-imports`.
 fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<Findings<'a>, Error> {
     let printed = LINT_IMPORTS.stdout(output)?;
     let mut findings = Findings::new(job);
@@ -74,7 +74,7 @@ fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<Findings<'a>, Error> {
                 placed = true;
             }
         }
-        // A contract that is broken without any import to show for it.
+        // A broken contract for which no import is listed.
         if !placed && let Some(path) = contract.subject(job) {
             let message = contract.body.join("\n").trim().to_owned();
             findings.add(&path, finding(&path, contract.name, Severity::Error, message));
@@ -83,12 +83,12 @@ fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<Findings<'a>, Error> {
     Ok(findings)
 }
 
-/// Whether a line is the one that ends the list of contracts.
+/// Whether a line is the summary after the list of contracts.
 fn is_summary(line: &str) -> bool {
     line.starts_with("Contracts: ") && line.contains(" kept, ")
 }
 
-/// A file that can't be parsed keeps import-linter from checking anything.
+/// The finding for a file that can't be parsed, which prevents checking any contract.
 fn unparsable(job: &Job<'_>, output: &Output, printed: &str) -> Option<(WorkspacePath, Finding)> {
     let place = printed.lines().find_map(|line| line.strip_prefix("Syntax error in "))?;
     let (path, rest) = place.split_once(", line ")?;
@@ -99,7 +99,7 @@ fn unparsable(job: &Job<'_>, output: &Output, printed: &str) -> Option<(Workspac
     Some((path, Finding { line: line.trim().parse().unwrap_or(0), ..found }))
 }
 
-/// Why nothing was checked.
+/// The error for a run in which nothing was checked.
 fn refused(output: &Output, printed: &str) -> Error {
     if output.stderr_text().contains("Traceback") {
         return LINT_IMPORTS.failed(output);
@@ -113,25 +113,25 @@ fn refused(output: &Output, printed: &str) -> Error {
     if output.exit_code() == Some(0) {
         return LINT_IMPORTS.failed(output);
     }
-    // Above it may be the program's logo.
-    let words = complaint(output);
+    // The output may begin with the program's logo.
+    let words = error_message(output);
     let is_words = |line: &&str| line.is_ascii() && !line.trim().is_empty();
     LINT_IMPORTS.refused(&words.lines().filter(is_words).collect::<Vec<_>>().join("\n"))
 }
 
-/// What the report says of one contract that is broken.
+/// A broken contract, with its part of the report.
 struct Contract<'t> {
     name: &'t str,
     body: Vec<&'t str>,
 }
 
-/// One import that breaks a contract.
+/// An import that breaks a contract.
 #[derive(Debug, PartialEq)]
 struct Link {
     importer: String,
-    /// None where only a module is named.
+    /// `None` if only one module is named.
     imported: Option<String>,
-    /// Of the import, from 1; 0: unknown.
+    /// The line of the import, from 1; 0: unknown.
     line: u32,
     reason: String,
 }
@@ -157,7 +157,7 @@ fn broken_contracts(printed: &str) -> Vec<Contract<'_>> {
     contracts
 }
 
-/// Whether `rule` is what underlines `line` as a heading.
+/// Whether `rule` underlines `line` as a heading.
 fn is_rule_under(line: &str, rule: &str) -> bool {
     !line.trim().is_empty() && !rule.is_empty() && rule.bytes().all(|byte| byte == b'-')
 }
@@ -165,9 +165,9 @@ fn is_rule_under(line: &str, rule: &str) -> bool {
 impl Contract<'_> {
     /// The imports that the report lists.
     ///
-    /// An import is `a -> b (l.3, l.5)`. A chain of them starts with `- `; several modules that
-    /// import the first one stand above it without an arrow, joined by `&`, and several that the
-    /// last one imports stand below it likewise.
+    /// An import is `a -> b (l.3, l.5)`. A chain of imports starts with `- `. If several modules
+    /// import the first one, they are listed above it without an arrow, joined by `&`; so are
+    /// several modules that the last one imports, below it.
     fn links(&self) -> Vec<Link> {
         let mut links = Vec::new();
         let mut reason: Vec<&str> = Vec::new();
@@ -182,13 +182,14 @@ impl Contract<'_> {
             let item = text.trim_start_matches(['-', '&']).trim_start();
             let Some((names, lines)) = place(item) else {
                 match text.strip_prefix("- ").map(str::trim) {
-                    // A module that no layer lists.
+                    // A module that is in no layer.
                     Some(module) if is_module(module) => {
                         links.push(link(module, None, 0, &reason));
                     }
                     _ if text.is_empty() => {}
                     _ => {
-                        // What follows a list, or is not the rest of a reason, starts a new one.
+                        // A line after a list, or one that does not continue a reason, begins a new
+                        // reason.
                         if reason.last().is_some_and(|last| last.ends_with(':')) {
                             reason.clear();
                         }
@@ -215,8 +216,8 @@ impl Contract<'_> {
         links
     }
 
-    /// The first module that the report on this contract names and that is in the workspace; else
-    /// the configuration.
+    /// The file of the first module in the contract's report that is in the workspace, or else the
+    /// configuration.
     fn subject(&self, job: &Job<'_>) -> Option<WorkspacePath> {
         let words = self.body.iter().flat_map(|line| line.split_whitespace());
         let modules = words.map(|word| word.trim_matches(|end: char| !end.is_alphanumeric()));
@@ -236,7 +237,7 @@ fn link(importer: &str, imported: Option<&str>, line: u32, reason: &[&str]) -> L
     }
 }
 
-/// Takes `a -> b (l.3, l.5)` apart: the names, and the lines; one 0 for `l.?`.
+/// Parses `a -> b (l.3, l.5)`: the names, and the lines; a single 0 for `l.?`.
 fn place(item: &str) -> Option<(&str, Vec<u32>)> {
     let (names, lines) = item.strip_suffix(')')?.rsplit_once(" (l.")?;
     let number = |line: &str| line.trim().trim_start_matches("l.").parse().unwrap_or(0);
@@ -250,7 +251,7 @@ fn is_module(name: &str) -> bool {
     name.split('.').all(is_name)
 }
 
-/// The file of a module of the workspace.
+/// The file of a module in the workspace.
 fn module_file(job: &Job<'_>, module: &str) -> Option<WorkspacePath> {
     let name = module.replace('.', "/");
     SOURCES
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contract_without_lines_is_not_lost() {
+    fn a_broken_contract_without_lines_is_reported() {
         let printed = "Contracts: 0 kept, 2 broken.\n\n\n----------------\nBroken \
                        contracts\n----------------\n\nsiblings\n--------\n\nNo cycles are allowed \
                        in far.high.\nIt could be made acyclic by removing 1 dependency:\n\n- .two -> \
@@ -363,14 +364,14 @@ mod tests {
     }
 
     #[test]
-    fn contracts_that_are_kept_are_clean() {
+    fn kept_contracts_are_no_findings() {
         let kept = "Analyzed 3 files, 2 dependencies.\n---------------------------------\n\nlayers \
                     KEPT\n\nContracts: 1 kept, 0 broken.\n";
         assert!(lint(&["."], 0, kept, "").unwrap().findings.is_empty());
     }
 
     #[test]
-    fn what_import_linter_refuses_is_the_requests_fault() {
+    fn errors_of_import_linter_are_invalid_requests() {
         for (printed, wanted) in [
             ("\nCould not read any configuration.\n", "no import-linter configuration: there is"),
             ("\n \"pkg.nothing\" not present in the graph.\n", "not present in the graph"),
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_can_not_be_parsed_is_a_finding() {
+    fn an_unparsable_module_is_a_finding() {
         let printed = "Syntax error in /w/pkg/mid.py, line 3: def f(:\n";
         let report = lint(&["pkg"], 1, printed, "").unwrap();
         assert_eq!(places(&report), ["pkg/mid.py:3:0 error syntax-error"]);

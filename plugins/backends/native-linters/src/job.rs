@@ -1,5 +1,4 @@
-//! One request to a backend, with its paths checked: where the program runs, and what it is to
-//! look at.
+//! A validated request to a backend: the directory to run in, and the targets.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -12,33 +11,33 @@ use cofferdam_sdk::process::Output;
 use cofferdam_sdk::text::Text;
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 
-/// From how many files on they are read at once.
+/// The number of files from which on they are read in one batch.
 #[cfg(target_family = "wasm")]
-const MANY: usize = 32;
+const MIN_BATCH_FILES: usize = 32;
 
-/// A request whose paths are known to be in the workspace.
+/// A request whose paths are all in the workspace.
 pub struct Job<'a> {
-    /// Where files are read and programs run.
+    /// The context for reading files and running programs.
     pub context: &'a Context,
-    /// The directory that the program starts in.
+    /// The working directory of the program.
     pub root: WorkspacePath,
-    /// What to lint: files and directories that exist.
+    /// The files and directories to lint; all exist.
     pub targets: Vec<WorkspacePath>,
-    /// The configuration file that was asked for.
+    /// The requested configuration file.
     pub config: Option<WorkspacePath>,
-    /// Codes, or prefixes of codes; empty: all that the configuration chooses.
+    /// Codes or prefixes of codes; empty: those that the configuration selects.
     pub select: Vec<&'a str>,
-    /// The most time that the program may take; 0: what is left of the call.
+    /// The timeout of the program in milliseconds; 0: the deadline of the call.
     pub timeout_ms: u32,
     texts: RefCell<HashMap<WorkspacePath, Option<Rc<Text>>>>,
 }
 
 impl<'a> Job<'a> {
-    /// Checks a request.
+    /// Validates a request and resolves its paths.
     ///
     /// # Errors
-    /// `Invalid` for a path that leaves the workspace or names nothing in it, and for a
-    /// configuration that is no file.
+    /// `Invalid` for a path that is outside of the workspace or does not exist, and for a
+    /// configuration that is not a file.
     pub fn new(request: &'a Request, context: &'a Context) -> Result<Self, Error> {
         let root = if request.root.is_empty() { "." } else { &request.root };
         let root = existing(context, root, "directory", Metadata::is_dir)?;
@@ -68,7 +67,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// A path of the workspace as the program writes it, which starts in [`Job::root`].
+    /// A workspace path relative to [`Job::root`].
     pub fn from_root(&self, path: &WorkspacePath) -> String {
         let names = |path: &WorkspacePath| -> Vec<String> {
             path.as_str().split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect()
@@ -80,7 +79,7 @@ impl<'a> Job<'a> {
         if relative.is_empty() { ".".to_owned() } else { relative.join("/") }
     }
 
-    /// As [`Job::from_root`], for an argument: never taken for an option.
+    /// As [`Job::from_root`], but never mistaken for an option.
     pub fn argument(&self, path: &WorkspacePath) -> String {
         let path = self.from_root(path);
         if path.starts_with('-') { format!("./{path}") } else { path }
@@ -91,13 +90,13 @@ impl<'a> Job<'a> {
         self.targets.iter().map(|target| self.argument(target))
     }
 
-    /// A path that the program printed, absolute or relative to where it started. `None` where it
-    /// is not in the workspace.
+    /// Resolves a path that the program printed, absolute or relative to its working directory.
+    /// `None` if it is not in the workspace.
     pub fn printed(&self, output: &Output, path: &str) -> Option<WorkspacePath> {
         self.printed_in(output, &self.root, path)
     }
 
-    /// As [`Job::printed`], for a program that writes paths relative to `directory`.
+    /// As [`Job::printed`], for paths relative to `directory`.
     pub fn printed_in(
         &self,
         output: &Output,
@@ -111,37 +110,37 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether the request asks for `path`.
+    /// Whether `path` is a target or below one.
     pub fn covers(&self, path: &WorkspacePath) -> bool {
         self.targets.iter().any(|target| is_at_or_below(path, target))
     }
 
-    /// Whether the request asks for findings with this code.
+    /// Whether the request selects this code.
     pub fn selects(&self, code: &str) -> bool {
         self.select.is_empty() || self.select.iter().any(|prefix| code.starts_with(prefix))
     }
 
-    /// Whether there is such a file.
+    /// Whether a file exists at this path.
     pub fn is_file(&self, path: &WorkspacePath) -> bool {
         self.context.local(path).is_file()
     }
 
-    /// Whether there is such a directory.
+    /// Whether a directory exists at this path.
     pub fn is_directory(&self, path: &WorkspacePath) -> bool {
         self.context.local(path).is_dir()
     }
 
-    /// The directory that a path is in; of a directory, itself.
+    /// The directory that contains a file; a directory itself.
     pub fn directory_of(&self, path: &WorkspacePath) -> WorkspacePath {
         if self.is_directory(path) { path.clone() } else { self.parent(path) }
     }
 
-    /// The directory above a path; the workspace is above itself.
+    /// The parent of a path; the workspace is its own parent.
     pub fn parent(&self, path: &WorkspacePath) -> WorkspacePath {
         path.parents().last().unwrap_or_else(|| self.workspace())
     }
 
-    /// A directory and those above it up to the workspace, the innermost first.
+    /// A directory and its parents up to the workspace, the innermost first.
     pub fn up_from(&self, directory: &WorkspacePath) -> Vec<WorkspacePath> {
         let mut directories: Vec<_> = directory.parents().collect();
         directories.reverse();
@@ -152,20 +151,20 @@ impl<'a> Job<'a> {
         directories
     }
 
-    /// The text of a file, read once; `None` where it can't be read.
+    /// The text of a file, which is read once; `None` if it can't be read.
     pub fn text(&self, path: &WorkspacePath) -> Option<Rc<Text>> {
         let read = || self.context.read(path).ok().map(|bytes| Rc::new(Text::new(bytes)));
         self.texts.borrow_mut().entry(path.clone()).or_insert_with(read).clone()
     }
 
-    /// Reads many files at once, as far as they are beneath the job's directories: one by one,
-    /// each would cost several calls into the host. Answers how many files of these extensions
-    /// there are, for that is known then.
+    /// Reads many files in a batch if they are below the job's directories: reading each by itself
+    /// costs several calls into the host. Returns the number of files with these extensions, which
+    /// is known as a result.
     #[cfg(target_family = "wasm")]
     pub fn read_ahead(&self, files: &HashSet<WorkspacePath>, extensions: &[&str]) -> Option<u32> {
         use cofferdam_sdk::scan::{self, Query, Scanner};
 
-        if files.len() < MANY {
+        if files.len() < MIN_BATCH_FILES {
             return None;
         }
         let mut count = 0;
@@ -190,14 +189,14 @@ impl<'a> Job<'a> {
         u32::try_from(count).ok()
     }
 
-    /// On the machine that develops this plugin, a file is read when it is needed.
+    /// In native builds (tests), files are read when they are needed.
     #[cfg(not(target_family = "wasm"))]
     pub fn read_ahead(&self, _: &HashSet<WorkspacePath>, _: &[&str]) -> Option<u32> {
         None
     }
 
     fn workspace(&self) -> WorkspacePath {
-        // The one path that always resolves; were it not so, the root is as good.
+        // `.` always resolves; the root is used if it does not.
         self.context.resolve(".").unwrap_or_else(|_| self.root.clone())
     }
 }
@@ -209,7 +208,7 @@ fn is_at_or_below(path: &WorkspacePath, above: &WorkspacePath) -> bool {
     }
 }
 
-/// Resolves a path of the request, which must name something of the right kind.
+/// Resolves a path of the request, which must exist and be of the right kind.
 fn existing(
     context: &Context,
     path: &str,
@@ -231,7 +230,7 @@ mod tests {
     use crate::testing::{Workspace, request};
 
     #[test]
-    fn paths_that_are_not_there_or_not_inside_are_refused() {
+    fn missing_and_outside_paths_are_refused() {
         let workspace = Workspace::new(&[("src/a.py", ""), ("-x.py", ""), ("ruff.toml", "")]);
         for (root, path, config, wanted) in [
             ("", "src/a.py", Some("ruff.toml"), Ok(())),
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_relative_to_the_root_and_no_options() {
+    fn arguments_are_relative_to_the_root_and_never_options() {
         let workspace = Workspace::new(&[("a/b/c.py", ""), ("a/-d.py", ""), ("e/f.py", "")]);
         for (root, path, wanted) in [
             ("", ".", "."),
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn printed_paths_lead_back() {
+    fn printed_paths_are_resolved() {
         let workspace = Workspace::new(&[("a/b.py", "")]);
         let request = request(&["a"]);
         let job = Job::new(&request, &workspace.context).unwrap();
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_covers_what_is_beneath() {
+    fn a_directory_covers_all_files_below_it() {
         let workspace = Workspace::new(&[("a/b.py", ""), ("ab.py", "")]);
         for (target, path, wanted) in [
             ("a", "a/b.py", true),
@@ -317,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_lead_up_to_the_workspace() {
+    fn parents_end_at_the_workspace() {
         let workspace = Workspace::new(&[("a/b/c.py", "")]);
         let request = request(&["a/b/c.py"]);
         let job = Job::new(&request, &workspace.context).unwrap();

@@ -1,21 +1,21 @@
-//! Linters that are native programs of the machine. Each runs in the operating system's sandbox,
-//! can change nothing in the workspace that stays, and has its machine-readable output turned into
-//! the findings of `cofferdam:backend/linter`.
+//! Linters that are native programs. Each runs in the operating system's sandbox, its changes of
+//! the workspace are discarded, and its machine-readable output is converted to the findings of
+//! `cofferdam:backend/linter`.
 //!
 //! | module | backend | program |
 //! |---|---|---|
 //! | [`ruff`] | `native-ruff` | `ruff` |
-//! | [`eslint`] | `native-eslint` | `node` with the workspace's own ESLint, else `eslint` |
+//! | [`eslint`] | `native-eslint` | `node` with the workspace's own ESLint, or `eslint` |
 //! | [`mypy`] | `mypy` | `mypy` |
 //! | [`import_linter`] | `import-linter` | `lint-imports` |
 //! | [`pylint`] | `pylint` | `pylint` |
 //! | [`golangci_lint`] | `golangci-lint` | `golangci-lint` |
 //! | [`clippy`] | `clippy` | `cargo` |
 //!
-//! [`job`] is what all of them are asked, [`special`] what of it no program is to open, [`program`]
-//! how one is run and what its end means,
-//! [`findings`] how a report is made. A backend's `lint` runs its program; its `read` turns what
-//! the program printed into findings, and is tested with output that was recorded.
+//! [`job`] validates requests, [`special`] excludes files that programs must not open, [`program`]
+//! runs programs and interprets their exit, [`findings`] makes reports. The `lint` function of a
+//! backend runs its program; its `read` function parses the output, and is tested with recorded
+//! output.
 
 pub mod clippy;
 pub mod eslint;
@@ -39,22 +39,22 @@ use cofferdam_sdk::{Context, linter};
 
 use job::Job;
 
-/// One backend: how it asks its program for a version, and how it lints.
+/// A backend: how to get its program's version, and how to lint.
 struct Backend {
     version: fn(&Context) -> Result<String, Error>,
     lint: fn(&Job) -> Result<Report, Error>,
-    /// How the names of the files end that its program looks for in directories by itself; empty
-    /// where it looks for packages.
+    /// The extensions of the files that its program searches in directories; empty if it searches
+    /// packages.
     sources: &'static [&'static str],
 }
 
-/// What Python's linters look for.
+/// The extensions of Python files.
 const PYTHON: &[&str] = &["py", "pyi"];
 
-/// What ESLint may be configured to look for.
+/// The extensions that ESLint may be configured for.
 const SCRIPTS: &[&str] = &["js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts"];
 
-/// The backend that the manifest calls `name`.
+/// The backend with the manifest's `name`.
 fn backend(name: &str) -> Result<Backend, Error> {
     Ok(match name {
         "native-ruff" => Backend { version: ruff::version, lint: ruff::lint, sources: PYTHON },
@@ -74,7 +74,7 @@ fn backend(name: &str) -> Result<Backend, Error> {
     })
 }
 
-/// The plugin.
+/// The plugin: a linter for each program.
 pub struct NativeLinters;
 
 impl Linter for NativeLinters {

@@ -1,7 +1,7 @@
-//! mypy: the static type checker for Python.
+//! mypy, the static type checker for Python.
 //!
-//! mypy checks what the files import as well; only findings in the files that were asked for are
-//! reported. It stops at the first files that can't be parsed.
+//! mypy checks imported files too; only findings in the targets are reported. It stops at the first
+//! files that can't be parsed.
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::linting::{Finding, Report, Severity};
@@ -13,12 +13,12 @@ use serde::Deserialize;
 use crate::files;
 use crate::findings::{Findings, SYNTAX_ERROR, finding};
 use crate::job::Job;
-use crate::program::{Program, Run, complaint};
+use crate::program::{Program, Run, error_message};
 
 const MYPY: Program = Program { name: "mypy", install: "`pip install mypy`" };
 
-/// mypy 2's own parser gets columns wrong in lines that are not ASCII; Python's does not. Versions
-/// that have no such option parse with Python's anyway.
+/// mypy 2's own parser has wrong columns in lines that are not ASCII; Python's parser does not.
+/// Versions without this option use Python's parser.
 const PYTHONS_PARSER: &str = "--no-native-parser";
 
 /// The version of mypy.
@@ -29,11 +29,10 @@ pub fn version(context: &Context) -> Result<String, Error> {
     MYPY.version(&["--version"], context)
 }
 
-/// Lints with mypy. Codes are chosen from what it finds: it is not told to look for more.
+/// Lints with mypy. Findings are filtered by the selected codes, which do not enable checks.
 ///
 /// # Errors
-/// `Invalid` for a configuration or a layout of files that mypy refuses; else as
-/// [`Program::run`].
+/// `Invalid` for a configuration or a layout of files that mypy rejects; those of [`Program::run`].
 pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     let mut output = run(job, &[PYTHONS_PARSER])?;
     if output.exit_code() == Some(2) && output.stderr_text().contains(PYTHONS_PARSER) {
@@ -64,12 +63,12 @@ fn run(job: &Job<'_>, options: &[&str]) -> Result<Output, Error> {
     MYPY.run(job, run)
 }
 
-/// What is called so is a file for mypy, even if it is a directory.
+/// Whether mypy treats the path as a file by its name, even if it is a directory.
 fn has_name_of_a_file(path: &WorkspacePath) -> bool {
     [".py", ".pyi"].iter().any(|end| path.as_str().ends_with(end))
 }
 
-/// The Python files beneath a directory; links to directories are not followed.
+/// Collects the Python files below a directory; links to directories are not followed.
 fn collect(job: &Job<'_>, directory: &WorkspacePath, files: &mut Vec<WorkspacePath>) {
     let Ok(entries) = std::fs::read_dir(job.context.local(directory)) else { return };
     for entry in entries.filter_map(Result::ok) {
@@ -86,7 +85,7 @@ fn collect(job: &Job<'_>, directory: &WorkspacePath, files: &mut Vec<WorkspacePa
     }
 }
 
-/// One line of mypy's JSON. Lines count from 1, columns in bytes from 0; -1: unknown.
+/// A line of mypy's JSON. Lines are counted from 1, columns in bytes from 0; -1: unknown.
 #[derive(Deserialize)]
 struct Message {
     file: String,
@@ -100,10 +99,10 @@ struct Message {
     severity: String,
 }
 
-/// The code under which mypy reports that a file can't be parsed.
+/// The code that mypy has for files that can't be parsed.
 const UNPARSABLE: &str = "syntax";
 
-/// The findings in what `mypy --output=json` printed.
+/// The findings in the output of `mypy --output=json`.
 fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<Findings<'a>, Error> {
     let said = output.stderr_text();
     if let Some(problem) = said.lines().find(|line| is_broken_configuration(line)) {
@@ -119,8 +118,8 @@ fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<Findings<'a>, Error> {
     }
     match output.exit_code() {
         Some(0 | 1) => {}
-        // 2: files can't be parsed or read, the command line or the configuration is wrong, or
-        // mypy crashed.
+        // Exit code 2: files can't be parsed or read, the command line or the configuration is
+        // invalid, or mypy crashed.
         _ if messages.iter().any(Message::is_syntax_error) => {}
         _ if said.contains("There are no .py[i] files") => {}
         _ => unreadable(job, output, &messages, &mut findings)?,
@@ -128,9 +127,9 @@ fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<Findings<'a>, Error> {
     Ok(findings)
 }
 
-/// Whether a line of standard error says that a configuration file can't be read. mypy goes on
-/// without it then, which nobody would want. It also complains of single options, with the name
-/// of their section.
+/// Whether a line of standard error says that a configuration file can't be read. mypy continues
+/// without it, which would give a misleading result. Lines about single options name a section and
+/// are only warnings.
 fn is_broken_configuration(line: &str) -> bool {
     line.split_once(": ").is_some_and(|(file, problem)| {
         let is_configuration = [".ini", ".toml", ".cfg"].iter().any(|end| file.ends_with(end));
@@ -138,7 +137,7 @@ fn is_broken_configuration(line: &str) -> bool {
     })
 }
 
-/// What it means that mypy checked nothing, though no file has a syntax error.
+/// The result of a run that checked nothing although no file has a syntax error.
 fn unreadable(
     job: &Job<'_>,
     output: &Output,
@@ -155,7 +154,7 @@ fn unreadable(
         return Err(MYPY.refused(&format!("{}: {}", message.file, message.text())));
     }
     for line in said.lines() {
-        // A file that is not in the encoding that it should be in.
+        // A file in another encoding than it declares.
         let Some((path, message)) = line.split_once(": error: ") else { continue };
         if path == MYPY.name {
             return Err(MYPY.refused(message));
@@ -164,7 +163,7 @@ fn unreadable(
             findings.add(&path, finding(&path, SYNTAX_ERROR, Severity::Error, message));
         }
     }
-    if findings.is_empty() { Err(MYPY.refused(&complaint(output))) } else { Ok(()) }
+    if findings.is_empty() { Err(MYPY.refused(&error_message(output))) } else { Ok(()) }
 }
 
 impl Message {
@@ -172,7 +171,7 @@ impl Message {
         self.code.as_deref() == Some(UNPARSABLE)
     }
 
-    /// The message with what mypy adds to help.
+    /// The message with mypy's hint.
     fn text(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}\n{hint}", self.message),
@@ -194,7 +193,7 @@ impl Message {
         let number = |number: i64| u32::try_from(number).ok();
         let column = |line: u32, column: i64| {
             let column = number(column)?;
-            // Python's parser, which these come from, counts characters from 1.
+            // Syntax errors are from Python's parser, which counts characters from 1.
             if self.is_syntax_error() {
                 return Some(column.max(1));
             }
@@ -215,7 +214,7 @@ impl Message {
     }
 }
 
-/// Where mypy explains its codes.
+/// The URL of a code's documentation.
 fn url(code: &str) -> Option<String> {
     (code != SYNTAX_ERROR)
         .then(|| format!("https://mypy.readthedocs.io/en/stable/_refs.html#code-{code}"))
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_can_not_be_parsed_are_findings() {
+    fn unparsable_files_are_findings() {
         let printed = r#"{"file": "bad.py", "line": 1, "column": 16, "end_line": 1, "end_column": 17, "message": "Invalid syntax", "hint": null, "code": "syntax", "severity": "error"}"#;
         let report = lint(&["bad.py"], 2, printed, "").unwrap();
         assert_eq!(places(&report), ["bad.py:1:16-1:17 error syntax-error"]);
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mypy_refuses_is_the_requests_fault() {
+    fn errors_of_mypy_are_invalid_requests() {
         let duplicate = r#"{"file": "d2/m.py", "line": -1, "column": -1, "end_line": -1, "end_column": 0, "message": "Duplicate module named \"m\" (also at \"d1/m.py\")", "hint": "See https://mypy.readthedocs.io", "code": null, "severity": "error"}"#;
         let plugin = r#"{"file": "badm.ini", "line": 2, "column": 0, "end_line": 2, "end_column": 1, "message": "Error importing plugin \"nothere\": No module named 'nothere'", "hint": null, "code": "misc", "severity": "error"}"#;
         let usage = "usage: mypy [-h] [-v] [-V] [more options; see below]\n            [files ...]\n\

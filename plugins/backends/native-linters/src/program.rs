@@ -1,4 +1,4 @@
-//! Running a linter's program, and what its end means where it is not a list of findings.
+//! Runs a linter's program, and interprets an exit without findings.
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::process::{self, Captured, Changes, Command, End, Output};
@@ -6,34 +6,34 @@ use cofferdam_sdk::{Context, WorkspacePath};
 
 use crate::job::Job;
 
-/// How much of what a program complains is passed on, in bytes.
-const MOST_COMPLAINT: usize = 2_000;
+/// The maximum size of a program's error message that is passed on, in bytes.
+const MAX_ERROR_MESSAGE_BYTES: usize = 2_000;
 
-/// A program that a backend drives.
+/// The program of a backend.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
-    /// As the manifest names it.
+    /// The name, as in the manifest.
     pub name: &'static str,
-    /// How an operator gets it, as the end of "it can be had with".
+    /// How to install it, as the end of "it can be had with".
     pub install: &'static str,
 }
 
-/// How a program is run for a job.
+/// How to run a program for a job.
 pub struct Run<'a> {
-    /// Where it starts.
+    /// The working directory of the program.
     pub directory: &'a WorkspacePath,
-    /// What follows its name.
+    /// The arguments after the program's name.
     pub arguments: Vec<String>,
-    /// Variables beside the fixed ones.
+    /// Environment variables in addition to the fixed ones.
     pub environment: Vec<(&'static str, String)>,
-    /// Whether it may write into the workspace. Nothing of that is kept.
+    /// Whether it may write into the workspace. Its changes are discarded.
     pub scratch: bool,
-    /// The most time it may take; 0: what is left of the call.
+    /// The timeout in milliseconds; 0: the deadline of the call.
     pub timeout_ms: u32,
 }
 
 impl<'a> Run<'a> {
-    /// A run in the job's directory that writes nothing.
+    /// A run in the job's directory that can't write into the workspace.
     pub fn new(job: &'a Job<'_>, arguments: &[&str]) -> Self {
         Self {
             directory: &job.root,
@@ -44,7 +44,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Adds an option with its value as the next argument.
+    /// Adds an option with its value as a separate argument.
     pub fn option(&mut self, name: &str, value: impl Into<String>) {
         self.arguments.extend([name.to_owned(), value.into()]);
     }
@@ -57,11 +57,11 @@ impl<'a> Run<'a> {
 }
 
 impl Program {
-    /// Runs the program to its own end.
+    /// Runs the program until it exits.
     ///
     /// # Errors
-    /// `Unavailable` where the program is missing or not granted, `Limit` where it was stopped,
-    /// `Failed` where it crashed.
+    /// `Unavailable` if the program is missing or not granted; `Limit` if it was stopped; `Failed`
+    /// if it crashed.
     pub fn run(&self, job: &Job<'_>, run: Run<'_>) -> Result<Output, Error> {
         let changes = if run.scratch { Changes::Discard } else { Changes::None };
         let environment =
@@ -78,7 +78,7 @@ impl Program {
         self.ended(output)
     }
 
-    /// The version that the program names first when run with `arguments`.
+    /// Runs the program with `arguments` and returns the first version in its output.
     ///
     /// # Errors
     /// As [`Program::run`].
@@ -93,10 +93,10 @@ impl Program {
         }
     }
 
-    /// All that the program wrote to standard output.
+    /// The whole standard output of the program.
     ///
     /// # Errors
-    /// `Limit` where that was too much to keep whole.
+    /// `Limit` if the output was too large and was cut.
     pub fn stdout(&self, output: &Output) -> Result<String, Error> {
         let Captured { bytes, total } = &output.stdout;
         if *total > bytes.len() as u64 {
@@ -108,26 +108,26 @@ impl Program {
         Ok(output.stdout_text())
     }
 
-    /// The error for a program that says the request or a configuration is wrong.
+    /// The error for a program that rejects the request or a configuration.
     pub fn refused(&self, message: &str) -> Error {
         Error::Invalid(format!("{}: {}", self.name, ending(message.trim())))
     }
 
-    /// The error for a program that ended as it should not.
+    /// The error for a program that exited in an unexpected way.
     pub fn failed(&self, output: &Output) -> Error {
         let how = match output.exit_code() {
             Some(code) => format!("with status {code}"),
             None => "early".to_owned(),
         };
-        match complaint(output).as_str() {
+        match error_message(output).as_str() {
             "" => Error::Failed(format!("{} ended {how} and said nothing", self.name)),
             words => Error::Failed(format!("{} ended {how}: {words}", self.name)),
         }
     }
 
-    /// The error for output that is not what the program should print.
+    /// The error for output that can't be parsed.
     pub fn unreadable(&self, output: &Output, error: &dyn std::fmt::Display) -> Error {
-        match complaint(output).as_str() {
+        match error_message(output).as_str() {
             "" => Error::Failed(format!("what {} printed can't be read: {error}", self.name)),
             _ => self.failed(output),
         }
@@ -154,24 +154,23 @@ impl Program {
                 Err(Error::Limit(format!("{} was stopped at a limit: {limit}", self.name)))
             }
             End::Signalled(signal) => {
-                let words = complaint(&output);
+                let words = error_message(&output);
                 Err(Error::Failed(format!("{} was ended by signal {signal}: {words}", self.name)))
             }
         }
     }
 }
 
-/// The end of what a program complained: of standard error, or of standard output if there is
-/// nothing.
-pub fn complaint(output: &Output) -> String {
+/// The end of a program's error message: of standard error, or of standard output if that is empty.
+pub fn error_message(output: &Output) -> String {
     let stderr = output.stderr_text();
     let words = if stderr.trim().is_empty() { output.stdout_text() } else { stderr };
     ending(words.trim()).to_owned()
 }
 
-/// The last part of a long text, from the start of a line where there is one.
+/// The last part of a long text, beginning at a line if possible.
 fn ending(text: &str) -> &str {
-    let Some(at) = text.len().checked_sub(MOST_COMPLAINT) else { return text };
+    let Some(at) = text.len().checked_sub(MAX_ERROR_MESSAGE_BYTES) else { return text };
     let at = (at..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
     let end = &text[at..];
     end.split_once('\n').map_or(end, |(_, lines)| lines)
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_apart() {
+    fn exits_are_classified() {
         let ended = |end| {
             let output = Output { end, ..Workspace::output(0, "", "some\nwords\n") };
             RUFF.ended(output).map(|_| ())
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_comes_with_how_to_get_it() {
+    fn the_error_for_a_missing_program_says_how_to_install_it() {
         let error = process::Error::NotFound("there is no program 'ruff'".to_owned());
         let Error::Unavailable(message) = RUFF.not_run(error) else { unreachable!() };
         assert!(message.contains("`pip install ruff`"), "{message}");
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_was_cut_is_not_read() {
+    fn truncated_output_is_an_error() {
         let mut output = Workspace::output(1, "[]", "");
         assert!(RUFF.stdout(&output).is_ok());
         output.stdout.total = 9_000_000;
@@ -244,11 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_end_of_a_long_complaint_is_kept() {
+    fn only_the_end_of_a_long_error_message_is_kept() {
         let long = format!("{}\nthe last line é", "x".repeat(5_000));
-        assert_eq!(complaint(&Workspace::output(1, "", &long)), "the last line é");
+        assert_eq!(error_message(&Workspace::output(1, "", &long)), "the last line é");
         let endless = "é".repeat(5_000);
-        assert!(complaint(&Workspace::output(1, "", &endless)).len() <= MOST_COMPLAINT);
-        assert_eq!(complaint(&Workspace::output(1, "out", " \n")), "out");
+        assert!(
+            error_message(&Workspace::output(1, "", &endless)).len() <= MAX_ERROR_MESSAGE_BYTES
+        );
+        assert_eq!(error_message(&Workspace::output(1, "out", " \n")), "out");
     }
 }

@@ -1,5 +1,5 @@
-//! pylint. A finding's code is the message's symbol, such as `unused-import`; its identifier, such
-//! as `W0611`, ends the message.
+//! pylint. The code of a finding is the message's symbol, such as `unused-import`; its identifier,
+//! such as `W0611`, is at the end of the message.
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::linting::{Finding, Report, Severity};
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::files;
 use crate::findings::{Findings, SYNTAX_ERROR, finding};
 use crate::job::Job;
-use crate::program::{Program, Run, complaint};
+use crate::program::{Program, Run, error_message};
 
 const PYLINT: Program = Program { name: "pylint", install: "`pip install pylint` (3 or later)" };
 
@@ -23,11 +23,11 @@ pub fn version(context: &Context) -> Result<String, Error> {
     PYLINT.version(&["--version"], context)
 }
 
-/// Lints with pylint. What is selected goes to `--enable`: symbols, identifiers or categories, not
-/// prefixes of them.
+/// Lints with pylint. The selected codes are passed to `--enable`: symbols, identifiers or
+/// categories, but not prefixes.
 ///
 /// # Errors
-/// `Invalid` for a message or a configuration that pylint refuses; else as [`Program::run`].
+/// `Invalid` for a message or a configuration that pylint rejects; those of [`Program::run`].
 pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     let mut run = Run::new(job, &["--output-format=json2", "--recursive=y"]);
     run.environment = vec![
@@ -41,7 +41,7 @@ pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
         run.arguments.push("--disable=all".to_owned());
         run.arguments.push(format!("--enable={}", job.select.join(",")));
     }
-    // Not `--`: pylint takes what follows it for options nevertheless.
+    // Without `--`: pylint parses arguments after it as options.
     run.arguments.extend(job.arguments());
     let output = PYLINT.run(job, run)?;
     let findings = read(job, &output)?;
@@ -53,7 +53,7 @@ struct Answer {
     messages: Vec<Message>,
 }
 
-/// Lines count from 1, columns in bytes of UTF-8 from 0.
+/// A message. Lines are counted from 1, columns in bytes of UTF-8 from 0.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Message {
@@ -69,11 +69,10 @@ struct Message {
     path: String,
 }
 
-/// The status of pylint is a sum; this part of it says that the command line or the
-/// configuration is wrong.
+/// The bit of pylint's exit code for an invalid command line or configuration.
 const USAGE_ERROR: i32 = 32;
 
-/// The findings in what `pylint --output-format=json2` printed.
+/// The findings in the output of `pylint --output-format=json2`.
 fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<Findings<'a>, Error> {
     let printed = PYLINT.stdout(output)?;
     if output.exit_code().is_some_and(|code| code & USAGE_ERROR != 0) {
@@ -84,10 +83,10 @@ fn read<'a>(job: &'a Job<'a>, output: &Output) -> Result<Findings<'a>, Error> {
                     .refused(&format!("none of these messages is known: {}", select.join(", ")))),
             };
         }
-        return Err(PYLINT.refused(&complaint(output)));
+        return Err(PYLINT.refused(&error_message(output)));
     }
-    // A configuration that can't be parsed is complained of in words before the JSON; pylint goes
-    // on without it, which nobody would want.
+    // pylint prints an error about an invalid configuration before the JSON and continues without
+    // it, which would give a misleading result.
     let start =
         if printed.starts_with('{') { Some(0) } else { printed.find("\n{").map(|at| at + 1) };
     let Some(start) = start else { return Err(PYLINT.failed(output)) };
@@ -115,7 +114,7 @@ impl Message {
         };
         let is_syntax_error = self.symbol == SYNTAX_ERROR;
         let column = |line: u32, column: u32| {
-            // Python's parser, which these come from, counts characters from 1; 0: unknown.
+            // Syntax errors are from Python's parser, which counts characters from 1; 0: unknown.
             if is_syntax_error {
                 return column;
             }
@@ -136,7 +135,7 @@ impl Message {
         format!("{} ({})", self.message, self.message_id)
     }
 
-    /// Where pylint explains the message.
+    /// The URL of the message's documentation.
     fn url(&self) -> String {
         let category = if self.category == "info" { "information" } else { &self.category };
         let symbol = &self.symbol;
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pylint_refuses_is_the_requests_fault() {
+    fn errors_of_pylint_are_invalid_requests() {
         let broken = format!(
             "************* Module bad.pylintrc\nbad.pylintrc:1:0: F0011: error while parsing the \
              configuration: File contains no section headers.\nfile: 'bad.pylintrc', line: \

@@ -1,4 +1,4 @@
-//! Ruff: `ruff check`, with its rules, fixes and configuration files.
+//! Ruff, by `ruff check`, with its rules, fixes and configuration files.
 
 use std::collections::HashSet;
 
@@ -23,16 +23,16 @@ pub fn version(context: &Context) -> Result<String, Error> {
     RUFF.version(&["--version"], context)
 }
 
-/// Lints with Ruff. It fixes nothing itself, whatever its configuration says.
+/// Lints with Ruff. It never fixes files, regardless of its configuration.
 ///
 /// # Errors
-/// `Invalid` for a rule or a configuration that Ruff refuses; else as [`Program::run`].
+/// `Invalid` for a rule or a configuration that Ruff rejects; those of [`Program::run`].
 pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     let mut run = Run::new(job, &["check", "--output-format=json-lines", "--no-cache", "--no-fix"]);
     if let Some(config) = &job.config {
         run.arguments.push(format!("--config={}", job.from_root(config)));
     }
-    // It is no rule: Ruff reports such errors whatever is selected.
+    // This code is not a rule: Ruff reports syntax errors with any selection.
     let rules: Vec<_> = job.select.iter().copied().filter(|&code| code != SYNTAX_ERROR).collect();
     if !rules.is_empty() {
         run.arguments.push(format!("--select={}", rules.join(",")));
@@ -45,12 +45,12 @@ pub fn lint(job: &Job<'_>) -> Result<Report, Error> {
     Ok(findings(job, &output, diagnostics).report(count, &output))
 }
 
-/// Of the files that Ruff looks at.
+/// The extensions of files that Ruff checks.
 const EXTENSIONS: &[&str] = &["py", "pyi"];
 
 #[derive(Deserialize)]
 struct Diagnostic {
-    /// The cell of a notebook, within which rows are counted.
+    /// The cell of a notebook, within which lines are counted.
     cell: Option<u32>,
     code: Option<String>,
     filename: String,
@@ -62,7 +62,7 @@ struct Diagnostic {
     severity: Option<String>,
 }
 
-/// Counted from 1, columns in characters.
+/// Line and column, from 1, columns in characters.
 #[derive(Deserialize)]
 struct Location {
     row: u32,
@@ -83,9 +83,9 @@ struct Replacement {
     end_location: Location,
 }
 
-/// What `ruff check --output-format=json-lines` printed.
+/// Parses the output of `ruff check --output-format=json-lines`.
 fn parse(output: &Output) -> Result<Vec<Diagnostic>, Error> {
-    // 2: the command line or a configuration file is wrong, or Ruff crashed.
+    // Exit code 2: the command line or a configuration file is invalid, or Ruff crashed.
     if output.exit_code() == Some(2) {
         let said = output.stderr_text();
         let crashed = said.contains("panicked") || said.contains("This indicates a bug in Ruff");
@@ -97,14 +97,14 @@ fn parse(output: &Output) -> Result<Vec<Diagnostic>, Error> {
         .map(serde_json::from_str)
         .collect::<Result<_, _>>()
         .map_err(|error| RUFF.unreadable(output, &error))?;
-    // 1: there are some.
+    // Exit code 1: there are findings.
     if diagnostics.is_empty() && output.exit_code() == Some(1) {
         return Err(RUFF.failed(output));
     }
     Ok(diagnostics)
 }
 
-/// The files whose contents are needed, to place fixes in them.
+/// The files whose contents are needed to convert the positions of fixes.
 fn with_fixes(
     job: &Job<'_>,
     output: &Output,
@@ -127,7 +127,7 @@ fn findings<'a>(job: &'a Job<'a>, output: &Output, diagnostics: Vec<Diagnostic>)
 impl Diagnostic {
     fn finding(self, job: &Job<'_>, path: &WorkspacePath) -> Finding {
         let code = match self.code.as_deref() {
-            // Older versions gave errors of syntax no code.
+            // Older versions have no code for syntax errors.
             None | Some("invalid-syntax") => SYNTAX_ERROR,
             Some(code) => code,
         };
@@ -158,7 +158,7 @@ impl Correction {
         let safe = match self.applicability.as_str() {
             "safe" => true,
             "unsafe" => false,
-            // Only for show: it may not even parse afterwards.
+            // Fixes for display only: the code may not even parse afterwards.
             _ => return None,
         };
         let text = job.text(path)?;
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ruff_refuses_is_the_requests_fault() {
+    fn errors_of_ruff_are_invalid_requests() {
         let read = |code, stdout, stderr| {
             parse(&Workspace::output(code, stdout, stderr)).map(|_| ()).unwrap_err()
         };

@@ -1,5 +1,5 @@
-//! FIFOs, sockets and devices in a tree: a program that takes one for a source file, by its name,
-//! waits for it until its time is over.
+//! Finds FIFOs, sockets and devices with the name of a source file: a program that opens one would
+//! wait for input until its timeout.
 
 use std::fs;
 use std::path::Path;
@@ -8,11 +8,11 @@ use cofferdam_sdk::WorkspacePath;
 
 use crate::job::Job;
 
-/// Directories that hold other people's code, or none.
-const NOT_OURS: [&str; 2] = ["node_modules", "__pycache__"];
+/// Directories with third-party code or without code.
+const SKIPPED_DIRECTORIES: [&str; 2] = ["node_modules", "__pycache__"];
 
-/// The job's targets, without what is no file and is called as a source file is: a directory with
-/// such a thing beneath stands for everything else that is in it, by name.
+/// The job's targets without such special files: a directory that contains one is replaced by the
+/// rest of its contents.
 pub fn left_out(job: &Job<'_>, sources: &[&str]) -> Vec<WorkspacePath> {
     let mut targets = Vec::new();
     for target in &job.targets {
@@ -21,7 +21,7 @@ pub fn left_out(job: &Job<'_>, sources: &[&str]) -> Vec<WorkspacePath> {
     targets
 }
 
-/// Whether anything beneath a directory is no file and is called as a source file is.
+/// Whether any entry below a directory is named like a source file but is a special file.
 fn has_special(directory: &Path, sources: &[&str]) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     entries.filter_map(Result::ok).any(|entry| {
@@ -36,11 +36,11 @@ fn has_special(directory: &Path, sources: &[&str]) -> bool {
 }
 
 fn is_looked_at(name: &str) -> bool {
-    !name.starts_with('.') && !NOT_OURS.contains(&name)
+    !name.starts_with('.') && !SKIPPED_DIRECTORIES.contains(&name)
 }
 
-/// Names a target itself, with everything beneath, or else what is in it. Nearly every tree is as it
-/// should be.
+/// Adds a target to `named`: itself if everything below it is safe, which is the normal case, or
+/// else its contents.
 fn name(job: &Job<'_>, target: &WorkspacePath, sources: &[&str], named: &mut Vec<WorkspacePath>) {
     let directory = job.context.local(target);
     if !has_special(&directory, sources) {
@@ -68,8 +68,8 @@ fn is_source(name: &str, sources: &[&str]) -> bool {
     name.rsplit_once('.').is_some_and(|(_, end)| sources.contains(&end))
 }
 
-/// Whether a program that opens it does not have to wait: what a link leads to is what counts, and
-/// what can't be looked at can't be opened either.
+/// Whether opening a path does not block: symbolic links are followed, and a file without
+/// permission can't be opened anyway.
 fn is_file_or_missing(path: &Path) -> bool {
     fs::metadata(path).map_or(true, |metadata| metadata.is_file() || metadata.is_dir())
 }
@@ -83,7 +83,7 @@ mod tests {
     use crate::testing::{Workspace, request};
 
     #[test]
-    fn what_is_no_file_is_left_out() {
+    fn special_files_are_left_out() {
         let workspace = Workspace::new(&[
             ("a.py", ""),
             ("notes.txt", ""),
@@ -100,7 +100,7 @@ mod tests {
             left.iter().map(|path| path.as_str().to_owned()).collect()
         };
         assert_eq!(targets(&["."]), [""]);
-        // A socket is as special as a FIFO, and can be made without a program.
+        // A socket is a special file that can be created without another program.
         let root = workspace.context.local(&workspace.context.resolve(".").unwrap());
         let socket = |path: &str| UnixListener::bind(root.join(path)).unwrap();
         let _harmless = socket("other/log.socket");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_what_it_leads_to() {
+    fn links_are_followed() {
         let workspace = Workspace::new(&[("a.py", "")]);
         let root = workspace.context.local(&workspace.context.resolve(".").unwrap());
         std::os::unix::fs::symlink("a.py", root.join("b.py")).unwrap();

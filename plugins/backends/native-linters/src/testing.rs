@@ -1,4 +1,4 @@
-//! What the tests of several modules share: a workspace of files, and findings in short.
+//! Helpers for the tests of several modules: a workspace, and short forms of findings.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -9,7 +9,7 @@ use cofferdam_sdk::backend::linting::{Finding, Report, Request};
 use cofferdam_sdk::process::{Captured, End, Output};
 use tempfile::TempDir;
 
-/// A directory with files in it.
+/// A temporary directory with files.
 pub struct Workspace {
     pub context: Context,
     directory: TempDir,
@@ -26,7 +26,7 @@ impl Workspace {
         Self { context: Context::for_directory(directory.path()), directory }
     }
 
-    /// What a program that saw the workspace as `/w` printed.
+    /// The output of a program that saw the workspace as `/w`.
     pub fn output(code: i32, stdout: &str, stderr: &str) -> Output {
         let captured =
             |text: &str| Captured { bytes: text.as_bytes().to_vec(), total: text.len() as u64 };
@@ -39,7 +39,7 @@ impl Workspace {
         }
     }
 
-    /// A file with an edit of its fix made.
+    /// The text of a file after a finding's fix was applied.
     pub fn fixed(&self, finding: &Finding) -> String {
         let fix = finding.fix.as_ref().unwrap();
         let mut contents = fs::read(self.directory.path().join(&finding.path)).unwrap();
@@ -50,7 +50,7 @@ impl Workspace {
     }
 }
 
-/// A request in the workspace's directory.
+/// A request with the workspace as its root.
 pub fn request(paths: &[&str]) -> Request {
     Request {
         root: String::new(),

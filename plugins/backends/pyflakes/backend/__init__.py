@@ -1,4 +1,4 @@
-"""The backend `pyflakes`: what pyflakes and pycodestyle find, in the words of cofferdam:backend.
+"""The backend `pyflakes`: runs pyflakes and pycodestyle, with reports as in cofferdam:backend.
 
-Everything here but `app` runs on any Python, and is tested there.
+Everything except the module `app` runs on any Python, where it is tested.
 """

@@ -1,4 +1,4 @@
-"""What both linters find, and what is no finding but the caller's mistake."""
+"""Findings of both linters, and the error for invalid requests."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ UNREADABLE = "E902"
 
 
 class Invalid(Exception):
-    """The request or a configuration file is wrong."""
+    """The request or a configuration file is invalid."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Lines and columns count from 1, columns in characters; 0 means the whole file or line."""
+    """A finding. Lines and columns (in characters) are counted from 1; 0: the whole file or line."""
 
     line: int
     column: int

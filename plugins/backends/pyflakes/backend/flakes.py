@@ -1,4 +1,4 @@
-"""What pyflakes finds, under the codes that flake8 gave to its messages."""
+"""Runs pyflakes; the codes of its messages are those of flake8."""
 
 import ast
 
@@ -60,14 +60,14 @@ CODES = {
     "RaiseNotImplemented": "F901",
 }
 
-# As in flake8: a message that has no code of its own yet.
+# The code for a new message without a code, as in flake8.
 OTHER = "F999"
 
 TOO_DEEP = Finding(0, 0, SYNTAX_ERROR, "nested too deeply to be checked")
 
 
 def parse(lines: list[str]) -> ast.Module | Finding:
-    """The syntax tree, or where there is none and why."""
+    """Parses a file; returns the syntax tree or the finding for a syntax error."""
     try:
         return ast.parse("".join(lines))
     except SyntaxError as error:
@@ -91,7 +91,7 @@ def check(tree: ast.Module, path: str, lines: list[str]) -> list[Finding]:
 
 
 def _column(lines: list[str], line: int, offset: int) -> int:
-    """The column of an offset in UTF-8 bytes, which is what syntax trees hold."""
+    """Converts an offset in UTF-8 bytes, as in syntax trees, to a column in characters."""
     text = lines[line - 1] if 0 < line <= len(lines) else ""
     if text.isascii():
         return offset + 1

@@ -1,4 +1,4 @@
-"""One file from its bytes to its findings."""
+"""Lints one file: converts its bytes to findings."""
 
 from . import flakes, source
 from .findings import SYNTAX_ERROR, UNREADABLE, Finding, Invalid
@@ -7,19 +7,19 @@ from .noqa import Suppressions
 from .settings import Settings
 from .style import Checker, Style
 
-# Reported whatever was selected: without them a broken file would look like a clean one.
+# Reported with any selection: without them, a broken file would look clean.
 _ALWAYS = (SYNTAX_ERROR, UNREADABLE)
 
 
 class Linter:
-    """Both linters, with settings that stay the same for many files."""
+    """Both linters, with the settings for all files of a request."""
 
     def __init__(self, settings: Settings, select: list[str]):
         for code in select:
             if not code.strip():
                 raise Invalid("an empty code is selected")
         self._select = tuple(select)
-        # What is asked for by name is shown even where the workspace ignores it.
+        # Selected codes are reported even if the workspace ignores them.
         styles = settings.style if not select else _with_select(settings.style, self._select)
         self._style = Checker(styles)
 

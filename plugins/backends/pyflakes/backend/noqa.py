@@ -1,8 +1,8 @@
 """Comments that suppress findings, by the rules of flake8.
 
-`# noqa` stands for its line, `# noqa: F401, E5` for the codes that start so there, and a line
-that says only `# flake8: noqa` (with or without codes) for the whole file. A string or a line
-that goes on over several lines counts as one.
+`# noqa` applies to its line, `# noqa: F401, E5` to codes with these prefixes in its line, and a
+line with only `# flake8: noqa` (with or without codes) to the whole file. A string or a statement
+that spans several lines counts as one line.
 """
 
 import re
@@ -16,7 +16,7 @@ _EVERYTHING = ("",)
 
 
 class Suppressions:
-    """What the comments of one file suppress."""
+    """The codes that the comments of a file suppress, by line."""
 
     def __init__(self, lines: list[str]):
         self._of_file: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Suppressions:
                     self._of_line[line] = self._of_line.get(line, ()) + _prefixes(match)
 
     def cover(self, line: int, code: str) -> bool:
-        """Whether a finding with this code in this line is to be left out."""
+        """Whether a finding with this code in this line is suppressed."""
         return code.startswith(self._of_file + self._of_line.get(line, ()))
 
 
@@ -41,7 +41,7 @@ def _prefixes(match: re.Match[str]) -> tuple[str, ...]:
 
 
 def _comments(lines: list[str]) -> Iterator[tuple[int, int, str]]:
-    """Each comment with the first and the last line that it stands for."""
+    """Each comment with the first and the last line that it applies to."""
     first, last, comments = None, 0, []
     try:
         for token in tokenize.generate_tokens(iter([*lines, ""]).__next__):
@@ -52,10 +52,10 @@ def _comments(lines: list[str]) -> Iterator[tuple[int, int, str]]:
             if token.type == tokenize.COMMENT:
                 comments.append(token.string)
             if token.type in (tokenize.NL, tokenize.NEWLINE):
-                # The line's end counts as a position in the next line for some tokens.
+                # Some tokens end at the start of the next line.
                 for comment in comments:
                     yield first, max(first, token.start[0]), comment
                 first, last, comments = None, 0, []
     except (SyntaxError, tokenize.TokenError):
-        # What can't be split into tokens has been reported as such.
+        # A text that can't be split into tokens has a syntax error, which is reported elsewhere.
         return

@@ -1,4 +1,4 @@
-"""Paths of requests: relative to the workspace, and inside it."""
+"""Resolves paths of requests, which are relative to the workspace and inside it."""
 
 import posixpath
 
@@ -6,7 +6,7 @@ from .findings import Invalid
 
 
 def inside(path: str) -> str:
-    """The path in its shortest form; empty for the workspace itself."""
+    """Normalizes a path; the workspace itself is an empty string."""
     if "\0" in path:
         raise Invalid(f"the path {path!r} holds a NUL character")
     short = posixpath.normpath(path or ".")

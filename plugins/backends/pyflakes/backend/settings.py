@@ -1,6 +1,6 @@
-"""`[pycodestyle]` of setup.cfg and tox.ini, found as pycodestyle finds them.
+"""Reads the section `[pycodestyle]` of setup.cfg and tox.ini, found as pycodestyle finds them.
 
-pyflakes has no settings. What only changes how pycodestyle prints is passed over.
+pyflakes has no settings. Settings that only affect pycodestyle's output format are ignored.
 """
 
 import configparser
@@ -40,7 +40,7 @@ class Settings:
 
 
 def find(read: Read, config: str | None, paths: list[str]) -> Settings:
-    """The settings in `config`, or in the nearest directory above all paths that has some."""
+    """The settings in `config`, or in the nearest common parent of all paths that has some."""
     if config is not None:
         data = read(config)
         if data is None:
@@ -98,7 +98,7 @@ def _boolean(where: str, name: str, value: str) -> bool:
 
 
 def _from_root(pattern: str, directory: str) -> str:
-    """A pattern with a `/` in it starts where its file lies."""
+    """Resolves a pattern: one with a `/` is relative to its file's directory."""
     pattern = pattern.rstrip("/")
     if "/" not in pattern:
         return pattern

@@ -1,4 +1,4 @@
-"""From the bytes of a file to its text, as Python itself reads source files."""
+"""Decodes a file as Python decodes source files."""
 
 import codecs
 import io
@@ -6,8 +6,8 @@ import tokenize
 
 from .findings import SYNTAX_ERROR, UNREADABLE, Finding
 
-# Python finds a codec by importing a module, which a component can't do once it runs: these are
-# in it from the start.
+# Python imports a codec's module when it is first used, which a running component can't do. These
+# are imported while the component is built.
 ENCODINGS = [
     "ascii", "utf_8", "utf_8_sig", "latin_1", "cp1250", "cp1251", "cp1252", "cp437",
     "iso8859_2", "iso8859_5", "iso8859_7", "iso8859_15", "koi8_r", "koi8_u", "mac_roman",
@@ -18,7 +18,7 @@ for _encoding in ENCODINGS:
 
 
 def read(data: bytes) -> list[str] | Finding:
-    """The lines, each with `\\n` at its end whatever the file has, or why there are none."""
+    """The lines, each with `\\n` as its line end; or the finding for an undecodable file."""
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     except SyntaxError as error:

@@ -1,4 +1,4 @@
-"""What pycodestyle finds."""
+"""Runs pycodestyle and collects its findings."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,14 @@ import pycodestyle
 
 from .findings import Finding
 
-# Settings come from the workspace alone, and suppression is `noqa`'s, with codes.
+# Settings are read only from the workspace, and findings are suppressed by `noqa`, with codes.
 pycodestyle.USER_CONFIG = None
 pycodestyle.noqa = lambda _: None
 
 
 @dataclass(frozen=True)
 class Style:
-    """The part of pycodestyle's settings that decides what it finds; none: its default."""
+    """The settings that affect the findings; None: pycodestyle's default."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Style:
 
 
 class _Report(pycodestyle.BaseReport):
-    """Keeps findings rather than printing them."""
+    """Collects findings instead of printing them."""
 
     def init_file(self, filename, lines, expected, line_offset):
         super().init_file(filename, lines, expected, line_offset)
@@ -38,7 +38,7 @@ class _Report(pycodestyle.BaseReport):
 
 
 class Checker:
-    """pycodestyle with settings that stay the same for many files."""
+    """pycodestyle with the settings for all files of a request."""
 
     def __init__(self, style: Style):
         chosen = {name: value for name, value in vars(style).items() if value not in (None, ())}
@@ -46,6 +46,6 @@ class Checker:
 
     def check(self, path: str, lines: list[str]) -> list[Finding]:
         report = self._options.report
-        # Without the copy it would remove a byte order mark, if one were there, from ours.
+        # A copy, since pycodestyle removes a byte order mark from the list that it gets.
         pycodestyle.Checker(path, list(lines), self._options, report).check_all()
         return report.findings

@@ -1,4 +1,4 @@
-"""`python -m unittest discover tests`, with requirements.txt installed."""
+"""Tests: `python -m unittest discover tests`, with requirements.txt installed."""
 
 import sys
 import unittest
@@ -38,13 +38,13 @@ class Findings(unittest.TestCase):
                 before = len(f'x = "{text}", ')
                 self.assertEqual(lint(f'x = "{text}", y\n'), [(1, before + 1, "F821")])
 
-    def test_line_ends_and_byte_order_marks_move_nothing(self):
+    def test_line_ends_and_byte_order_marks_do_not_shift_positions(self):
         wanted = [(1, 1, "F401"), (2, 6, "W291")]
         for data in [b"import os\nx = 1 \n", b"import os\r\nx = 1 \r\n", b"import os\rx = 1 \r"]:
             self.assertEqual(lint(data), wanted)
             self.assertEqual(lint(b"\xef\xbb\xbf" + data), wanted)
 
-    def test_files_that_are_no_python(self):
+    def test_files_that_are_not_python(self):
         for data, wanted in [
             (b"", []),
             (b"def f(:\n    pass\n", [(1, 7, "syntax-error")]),
@@ -71,7 +71,7 @@ class Findings(unittest.TestCase):
         self.assertFalse(nesting.is_too_deep(["x = a + b\n"] * 10000))
         self.assertFalse(nesting.is_too_deep(["x = a.b(c, d.e)\n"] * 10000 + ["x = '''"]))
 
-    def test_a_selection_filters_turns_on_and_keeps_what_is_broken(self):
+    def test_a_selection_filters_and_enables_rules_and_keeps_syntax_errors(self):
         source = "import os\nx=1\ny = a \\\n    or b\n"
         self.assertEqual(lint(source, ["F4"]), [(1, 1, "F401")])
         self.assertEqual(lint(source, ["E2", "F4"]), [(1, 1, "F401"), (2, 2, "E225")])
@@ -91,7 +91,7 @@ class Findings(unittest.TestCase):
 
 
 class Noqa(unittest.TestCase):
-    def test_comments_suppress_what_they_name(self):
+    def test_comments_suppress_their_codes(self):
         for source, wanted in [
             ("import os  # noqa\n", []),
             ("import os  # NOQA: f401\n", []),
@@ -115,7 +115,7 @@ class Configuration(unittest.TestCase):
         data = {name: text if isinstance(text, bytes) else text.encode() for name, text in files.items()}
         return settings.find(data.get, config, list(paths))
 
-    def test_the_nearest_directory_counts(self):
+    def test_the_nearest_configuration_is_used(self):
         files = {
             "setup.cfg": "[pycodestyle]\nmax-line-length = 100\n",
             "src/tox.ini": "[pycodestyle]\nmax_line_length = 120\nignore = E1, W6,\n",
@@ -127,11 +127,11 @@ class Configuration(unittest.TestCase):
         self.assertEqual(self.find(files, config="setup.cfg").style.max_line_length, 100)
         self.assertEqual(self.find({}), Settings())
 
-    def test_settings_change_what_is_found(self):
+    def test_settings_change_the_findings(self):
         found = self.find({"setup.cfg": "[pycodestyle]\nmax-line-length = 20\nignore = E225\n"})
         self.assertEqual(lint("x=1\ny = 'aaaaaaaaaaaaaaaaaaaa'\n", found=found), [(2, 21, "E501")])
 
-    def test_broken_files_are_named(self):
+    def test_unparsable_files_are_findings(self):
         for text, wanted in [
             ("[pycodestyle", "setup.cfg: File contains no section headers"),
             ("[pycodestyle]\nmax-line-length = abc\n",

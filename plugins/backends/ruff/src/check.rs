@@ -1,4 +1,4 @@
-//! Linting one file after the other.
+//! Lints files one after the other.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -23,20 +23,20 @@ use ruff_workspace::resolver::match_exclusion;
 use crate::files::File;
 use crate::settings::Hierarchy;
 
-/// A file that was linted.
+/// A linted file with its diagnostics.
 pub struct Checked {
-    /// Where this program opened it.
+    /// The path under which this process opened it.
     pub path: PathBuf,
-    /// What ruff says about it.
+    /// The diagnostics of ruff.
     pub diagnostics: Vec<Diagnostic>,
-    /// Why it could not be read, where the settings want no finding that says so.
+    /// Why it could not be read, if the settings disable the finding for that.
     pub unread: Option<io::Error>,
 }
 
-/// Lints files.
+/// Lints the given files, each with its own settings.
 ///
 /// # Errors
-/// A configuration is wrong.
+/// A configuration file is invalid.
 pub fn check(files: &[File], settings: &mut Hierarchy) -> Result<Vec<Checked>> {
     let packages = Packages::of(files, settings)?;
     let mut checked = Vec::new();
@@ -56,7 +56,7 @@ pub fn check(files: &[File], settings: &mut Hierarchy) -> Result<Vec<Checked>> {
     Ok(checked)
 }
 
-/// What ruff takes a file for, if it lints such files. Markdown it only formats.
+/// The source type if ruff lints such files. It only formats Markdown.
 fn lintable(path: &Path, settings: &LinterSettings) -> Option<SourceType> {
     let is_supported = |source_type: &SourceType| {
         matches!(
@@ -99,10 +99,10 @@ fn check_file(
     })
 }
 
-/// The outermost Python packages that files belong to.
+/// The outermost Python packages that contain the files.
 struct Packages {
     by_directory: HashMap<PathBuf, PathBuf>,
-    /// Those that lie in another one.
+    /// The packages that are nested in others.
     nested: BTreeSet<PathBuf>,
 }
 

@@ -1,5 +1,5 @@
-//! Which files are linted: those that are named, and those in named directories that the
-//! settings include.
+//! Finds the files to lint: those that are named, and those in named directories that the settings
+//! include.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use crate::settings::Hierarchy;
 /// Lists the files of a tree, relative to the workspace.
 pub type List<'a> = &'a dyn Fn(&Tree) -> Result<Vec<String>, ToolError>;
 
-/// A directory whose files are wanted.
+/// A directory whose files are listed.
 #[derive(Debug)]
 pub struct Tree {
-    /// Its path.
+    /// The path of the directory.
     pub root: WorkspacePath,
-    /// Whether .gitignore counts.
+    /// Whether .gitignore files are respected.
     pub ignore_files: bool,
 }
 
 impl Tree {
-    /// The question for the host.
+    /// The query for the host.
     pub fn query(&self) -> Query {
-        // Ruff looks at hidden files too. What it leaves out is for its own settings to say, but
-        // no configuration lets it lint the version control's store.
+        // Ruff lints hidden files too. Exclusions are applied by its own settings, except for
+        // directories of version control, which no configuration includes.
         Query {
             hidden: true,
             ignore_files: self.ignore_files,
@@ -40,18 +40,18 @@ impl Tree {
 /// A file to lint.
 #[derive(Debug)]
 pub struct File {
-    /// Where this program opens it.
+    /// The path under which this process opens it.
     pub path: PathBuf,
-    /// Whether the request names it, rather than a directory above it.
+    /// Whether the request names the file itself instead of a directory above it.
     pub named: bool,
 }
 
-/// Why there are no files.
+/// Why the files could not be found.
 #[derive(Debug)]
 pub enum Error {
     /// A directory can't be listed.
     Listing(ToolError),
-    /// A path or a configuration is wrong.
+    /// A path or a configuration is invalid.
     Other(anyhow::Error),
 }
 
@@ -61,7 +61,7 @@ impl From<anyhow::Error> for Error {
     }
 }
 
-/// Finds the files that `paths` stand for, in order and each once.
+/// Finds the files for `paths`, in order and without duplicates.
 ///
 /// # Errors
 /// See [`Error`].
@@ -113,7 +113,7 @@ fn beneath(
     Ok(files)
 }
 
-/// Whether the settings leave out a file, or a directory between it and `root`.
+/// Whether the settings exclude a file, or a directory between it and `root`.
 fn is_excluded(
     file: &Path,
     root: &Path,
@@ -146,7 +146,7 @@ fn is_entry_excluded(path: &Path, settings: &mut Hierarchy) -> anyhow::Result<bo
         .any(|exclusion| match_exclusion(path, name, exclusion)))
 }
 
-/// Whether a path that the request names is left out all the same, as `force-exclude` has it.
+/// Whether a path in the request is excluded nevertheless, by the setting `force-exclude`.
 fn is_named_excluded(path: &Path, settings: &mut Hierarchy) -> anyhow::Result<bool> {
     let settings = settings.of(path)?;
     Ok(match_any_exclusion(path, &settings.file_resolver, None, None).is_some())

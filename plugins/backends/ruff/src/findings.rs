@@ -1,4 +1,4 @@
-//! From ruff's diagnostics to findings.
+//! Converts ruff's diagnostics to findings.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,14 +11,14 @@ use ruff_source_file::LineColumn;
 use crate::check::Checked;
 use crate::offer::{Candidate, offered};
 
-/// What was found in all files, in order.
+/// Makes the report of all files, in order.
 pub fn report(checked: &[Checked], workspace: &Path) -> Report {
     let mut findings = Vec::new();
     let mut raw = String::new();
     for file in checked {
         let path = relative(&file.path, workspace);
         if let Some(error) = &file.unread {
-            // Writing to a string can't fail.
+            // Writing to a `String` never fails.
             let _ = writeln!(raw, "{path}: not linted: {error}");
         }
         let mut diagnostics: Vec<&Diagnostic> = file.diagnostics.iter().collect();
@@ -73,8 +73,8 @@ fn position(location: Option<LineColumn>) -> Option<(u32, u32)> {
     Some((number(line.get()), number(column.get())))
 }
 
-/// What decides whether a diagnostic's fix is offered; none where there is none, or ruff only
-/// shows it.
+/// The properties of a diagnostic's fix that decide whether it is offered; `None` without a fix, or
+/// with one for display only.
 fn candidate(diagnostic: &Diagnostic) -> Option<Candidate> {
     let fix = diagnostic.fix()?;
     let group = match fix.isolation() {
@@ -109,7 +109,7 @@ fn relative(path: &Path, workspace: &Path) -> String {
     path.strip_prefix(workspace).unwrap_or(path).to_string_lossy().into_owned()
 }
 
-/// A text in which the paths of this program are those of the caller.
+/// Replaces absolute paths in a text by those that the caller knows.
 pub fn relative_in_text(text: &str, workspace: &Path) -> String {
     text.replace(&format!("{}/", workspace.display()), "")
 }

@@ -1,10 +1,9 @@
 //! The plugin `ruff`: Python's linter ruff, compiled into this component.
 //!
-//! What is checked, by which rules, and what is wrong with a configuration, all is ruff's own
-//! code. This plugin does what is left of the program `ruff check`: it finds the files, picks
-//! each file's settings, and turns diagnostics into findings. It leaves out notebooks, whose
-//! cells no byte of the file stands for, and the rules about executable files (EXE001, EXE002):
-//! WASI knows no permissions.
+//! The rules and the configuration are ruff's own code. This plugin replaces the rest of the
+//! program `ruff check`: it finds the files, finds the settings of each, and converts diagnostics
+//! to findings. Not supported are notebooks, whose cells do not correspond to bytes of the file,
+//! and the rules about executable files (EXE001, EXE002), since WASI has no permissions.
 
 mod check;
 mod files;
@@ -22,7 +21,7 @@ use cofferdam_sdk::{Context, ToolError, WorkspacePath, linter};
 
 pub use files::{List, Tree};
 
-/// The backend.
+/// The plugin: a linter for Python.
 pub struct Ruff;
 
 impl Linter for Ruff {
@@ -39,10 +38,10 @@ impl Linter for Ruff {
 
 linter!(Ruff);
 
-/// Lints what a request names; `list` lists directories.
+/// Lints the files of a request; `list` lists directories.
 ///
 /// # Errors
-/// `Invalid` where a path or the configuration is wrong, `Failed` where the files can't be listed.
+/// `Invalid` if a path or the configuration is invalid; `Failed` if the files can't be listed.
 pub fn lint(request: &Request, context: &Context, list: List) -> Result<Report, Error> {
     let workspace = context.local(&resolve(".", context)?);
     let root = match request.root.as_str() {
@@ -70,19 +69,19 @@ pub fn lint(request: &Request, context: &Context, list: List) -> Result<Report, 
     Ok(findings::report(&checked, &workspace))
 }
 
-/// A path of the request.
+/// Resolves a path of the request.
 fn resolve(path: &str, context: &Context) -> Result<WorkspacePath, Error> {
     context.resolve(path).map_err(|error| Error::Invalid(error.message))
 }
 
-/// Ruff takes some paths of a configuration from where it was started. An instance serves one
-/// request, so the directory of the whole component can be that one's.
+/// Sets the current directory, from which ruff resolves some paths of a configuration. An instance
+/// serves only one request, so this affects no other.
 #[expect(clippy::disallowed_methods, reason = "ruff reads it, and nothing else does")]
 fn enter(root: &Path) -> io::Result<()> {
     std::env::set_current_dir(root)
 }
 
-/// The configuration that the request names.
+/// Resolves the configuration file that the request names.
 fn config_file(path: &str, context: &Context) -> Result<PathBuf, Error> {
     let file = context.local(&resolve(path, context)?);
     match file.metadata() {
@@ -94,7 +93,7 @@ fn config_file(path: &str, context: &Context) -> Result<PathBuf, Error> {
     }
 }
 
-/// What is wrong with a request, with paths as the caller knows them.
+/// Converts an error about a request, with paths as the caller knows them.
 fn invalid(workspace: &Path) -> impl Fn(anyhow::Error) -> Error + Copy {
     move |error| Error::Invalid(findings::relative_in_text(&format!("{error:#}"), workspace))
 }

@@ -1,22 +1,21 @@
-//! Which fixes are offered together.
+//! Chooses the fixes that are offered together.
 //!
-//! Ruff puts fixes that would break the program when they are applied together into a group,
-//! such as those that remove all the statements of a block. Whoever applies fixes knows nothing
-//! of groups, so that one fix of each is offered; the others' turn comes when the file is linted
-//! again.
+//! Ruff puts fixes into a group if they break the program when applied together, such as those that
+//! remove all statements of a block. Callers that apply fixes do not know groups, so only one fix
+//! of each group is offered; the others are offered when the file is linted again.
 
 use std::collections::HashMap;
 
-/// A fix that could be offered.
+/// The properties of a fix that could be offered.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate {
-    /// Whether the program means the same afterwards.
+    /// Whether the fix keeps the meaning of the program.
     pub is_safe: bool,
-    /// Its group in this file, if it is in one.
+    /// Its group in this file, if any.
     pub group: Option<u32>,
 }
 
-/// Whether each fix is offered: of a group the first safe one, else the first.
+/// Whether each fix is offered: of a group, the first safe one, or else the first.
 pub fn offered(candidates: &[Option<Candidate>]) -> Vec<bool> {
     let mut chosen: HashMap<u32, (usize, bool)> = HashMap::new();
     for (index, candidate) in candidates.iter().enumerate() {
@@ -39,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_fix_of_a_group_is_offered_the_safe_one_first() {
+    fn one_fix_of_a_group_is_offered_preferably_a_safe_one() {
         let fix = |is_safe, group| Some(Candidate { is_safe, group });
         for (candidates, wanted) in [
             (&[][..], &[][..]),

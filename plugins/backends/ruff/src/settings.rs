@@ -1,4 +1,4 @@
-//! Which settings a file is linted with: those of the configuration nearest above it.
+//! Finds the settings of a file: those of the nearest configuration above it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,21 +14,21 @@ use ruff_workspace::resolver::{
     ConfigurationOrigin, ConfigurationTransformer, resolve_root_settings,
 };
 
-/// The settings of all directories of a workspace, each configuration read once.
+/// The settings of all directories in a workspace. Each configuration is read once.
 pub struct Hierarchy {
     workspace: PathBuf,
     base: Rc<Settings>,
-    /// None where one configuration was asked for, which is everyone's.
+    /// `None` if the request names a configuration, which then applies to all files.
     by_directory: Option<HashMap<PathBuf, Rc<Settings>>>,
     selection: Selection,
 }
 
 impl Hierarchy {
-    /// Reads the configuration that `root` has: `config`, else the nearest one, else ruff's
+    /// Reads the configuration for `root`: `config`, or else the nearest one, or else ruff's
     /// defaults.
     ///
     /// # Errors
-    /// A configuration can't be read, or a code is none.
+    /// A configuration can't be read, or a selected code is unknown.
     pub fn load(
         workspace: &Path,
         root: &Path,
@@ -54,20 +54,21 @@ impl Hierarchy {
             selection,
         };
         hierarchy.base = hierarchy.of_directory(root)?;
-        // What was taken for defaults above `root` is so below it; elsewhere `root`'s count.
+        // Directories above `root` that have been read keep the defaults; elsewhere those of `root`
+        // apply.
         hierarchy.by_directory = Some(HashMap::new());
         Ok(hierarchy)
     }
 
-    /// The settings of where ruff was started.
+    /// The settings for the directory in which ruff runs.
     pub fn base(&self) -> &Settings {
         &self.base
     }
 
-    /// The settings of a file, or of a directory as something in another one.
+    /// The settings of a file, or of a directory as an entry of another.
     ///
     /// # Errors
-    /// The configuration can't be read.
+    /// A configuration can't be read.
     pub fn of(&mut self, path: &Path) -> Result<Rc<Settings>> {
         self.of_directory(path.parent().unwrap_or(path))
     }
@@ -95,21 +96,21 @@ impl Hierarchy {
     }
 }
 
-/// What ruff does without a configuration; `requires-python` of a project counts all the same.
+/// Ruff's settings without a configuration; `requires-python` of a project is used nevertheless.
 fn defaults(root: &Path, selection: &Selection) -> Result<Settings> {
     let mut configuration = selection.transform(Configuration::default());
     configuration.target_version = find_fallback_target_version(root).map(Into::into);
     configuration.into_settings(root)
 }
 
-/// The rules that a request chose, in place of those of the configuration.
+/// The rules that a request selects instead of those of the configuration.
 struct Selection(Option<Vec<UnresolvedRuleSelector>>);
 
 impl Selection {
     fn new(codes: &[String]) -> Result<Self> {
         let selectors: Vec<_> = codes.iter().map(UnresolvedRuleSelector::cli).collect();
         for (selector, code) in selectors.iter().zip(codes) {
-            // The strictest of ruff's ways leaves out what it does not know, with a warning.
+            // Ruff itself only warns about an unknown code.
             if selector.resolve(PreviewMode::Enabled).is_err() {
                 bail!("select: ruff has no rule '{code}', and none that begins so");
             }

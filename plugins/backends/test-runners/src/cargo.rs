@@ -1,9 +1,8 @@
-//! cargo: `cargo nextest run` where nextest is installed, else `cargo test`.
+//! cargo: `cargo nextest run` if nextest is installed, otherwise `cargo test`.
 //!
-//! nextest writes events for each test ([`nextest`]). `cargo test` has none on a stable
-//! toolchain, so its text is read ([`libtest`]). nextest leaves out documentation tests. Both
-//! write what the compiler says as JSON; a target that does not compile is a test with the status
-//! `error`.
+//! nextest prints an event for each test ([`nextest`]). `cargo test` prints only text on a stable
+//! toolchain ([`libtest`]). nextest does not run documentation tests. Both print compiler messages
+//! as JSON; a target that does not compile is reported as a test with the status `error`.
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::testing::{Report, Request, Test};
@@ -18,7 +17,7 @@ use crate::{libtest, nextest};
 
 pub const RUNNER: Runner = Runner { name: "cargo", detect, version, run };
 
-/// nextest's exit status where no test was chosen.
+/// nextest's exit code if no test was selected.
 const NO_TESTS: i32 = 4;
 
 fn detect(project: &Project) -> u8 {
@@ -26,9 +25,9 @@ fn detect(project: &Project) -> u8 {
 }
 
 fn version(project: &Project) -> Result<String, Error> {
-    let said = project.ask_version("cargo", &["--version"])?;
+    let shown = project.ask_version("cargo", &["--version"])?;
     // cargo 1.95.0 (f2d3ce0bd 2026-03-21)
-    Ok(said.split_whitespace().nth(1).unwrap_or(&said).to_owned())
+    Ok(shown.split_whitespace().nth(1).unwrap_or(&shown).to_owned())
 }
 
 fn run(project: &Project, request: &Request) -> Result<Report, Error> {
@@ -39,7 +38,7 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     let output = project.run(&command)?;
     if is_missing(&output) {
         let mut command = self::command(project, TEST, pattern);
-        // 0 would be as long as the call may take.
+        // 0 would mean the deadline of the call.
         command.timeout_ms = match request.timeout_ms {
             0 => 0,
             timeout => timeout.saturating_sub(output.duration_ms).max(1),
@@ -68,7 +67,7 @@ fn command(project: &Project, first: &[&str], pattern: Option<&str>) -> Command 
     command
 }
 
-/// A pattern as both take it: a part of a test's name, which can stand anywhere in it.
+/// Converts a pattern to a substring of test names, which both programs accept.
 fn part_of_name(pattern: &str) -> Result<&str, Error> {
     let part = pattern::as_argument(pattern.trim_matches('*'))?;
     if part.contains('*') {
@@ -79,7 +78,7 @@ fn part_of_name(pattern: &str) -> Result<&str, Error> {
     Ok(part)
 }
 
-/// Whether cargo has no nextest, or one that is too old to write what the compiler says.
+/// Whether nextest is missing, or too old to print compiler messages.
 fn is_missing(output: &Output) -> bool {
     let stderr = output.stderr_text();
     match output.exit_code() {
@@ -94,8 +93,8 @@ fn of_nextest(output: &Output) -> Result<Report, Error> {
     let compiled = Compiled::read(&stdout);
     let mut tests = nextest::read(&stdout, output.exit_code().is_none());
     tests.extend(compiled.errors());
-    let said = compiled.said + &output.stderr_text();
-    Ok(output::report("cargo nextest run", tests, output, &said, &[NO_TESTS]))
+    let shown = compiled.shown + &output.stderr_text();
+    Ok(output::report("cargo nextest run", tests, output, &shown, &[NO_TESTS]))
 }
 
 fn of_libtest(output: &Output) -> Result<Report, Error> {
@@ -105,8 +104,8 @@ fn of_libtest(output: &Output) -> Result<Report, Error> {
     let printed: String = stdout.split_inclusive('\n').filter(|line| !is_of_cargo(line)).collect();
     let mut tests = libtest::read(&printed, &stderr);
     tests.extend(compiled.errors());
-    let said = compiled.said + &stderr + &printed;
-    Ok(output::report("cargo test", tests, output, &said, &[]))
+    let shown = compiled.shown + &stderr + &printed;
+    Ok(output::report("cargo test", tests, output, &shown, &[]))
 }
 
 fn is_of_cargo(line: &str) -> bool {
@@ -132,24 +131,24 @@ struct Target {
 struct Diagnostic {
     level: String,
     rendered: Option<String>,
-    /// Empty where the compiler only sums up.
+    /// Empty for messages that only summarize.
     spans: Vec<serde::de::IgnoredAny>,
 }
 
-/// What the compiler said.
+/// The compiler errors of a run.
 struct Compiled {
-    said: String,
-    /// Targets with their errors, in the order of the first ones.
+    shown: String,
+    /// Targets with their errors, in the order of the first error.
     failed: Vec<(Target, String)>,
 }
 
 impl Compiled {
     fn read(stdout: &str) -> Self {
-        let (mut said, mut failed) = (String::new(), Vec::<(Target, String)>::new());
+        let (mut shown, mut failed) = (String::new(), Vec::<(Target, String)>::new());
         for line in json_lines::<Line>(stdout).filter(|line| line.reason == "compiler-message") {
             let (Some(target), Some(message)) = (line.target, line.message) else { continue };
             let Some(rendered) = message.rendered else { continue };
-            said.push_str(&rendered);
+            shown.push_str(&rendered);
             if !message.level.starts_with("error")
                 || (message.spans.is_empty() && rendered.starts_with("error: aborting"))
             {
@@ -162,7 +161,7 @@ impl Compiled {
                 None => failed.push((target, rendered)),
             }
         }
-        Self { said, failed }
+        Self { shown, failed }
     }
 
     fn errors(&self) -> impl Iterator<Item = Test> {
@@ -181,7 +180,7 @@ mod tests {
     use crate::output::recorded::{self, shown};
 
     #[test]
-    fn what_does_not_compile_is_an_error() {
+    fn compile_errors_are_errors() {
         let stdout = include_bytes!("../tests/data/nextest-error.jsonl");
         let stderr = b"error: could not compile `bad-crate` (lib test) due to 2 previous errors\n";
         let output = recorded::output(101, stdout, stderr);
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_sees_no_json() {
+    fn raw_output_contains_no_json() {
         let stdout = include_bytes!("../tests/data/cargo-test.stdout");
         let stderr = include_bytes!("../tests/data/cargo-test.stderr");
         let report = of_libtest(&recorded::output(101, stdout, stderr)).unwrap();
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_lock_or_crate_is_explained() {
+    fn a_missing_lock_file_or_crate_is_explained() {
         let stderr =
             b"error: no matching package named `itoa` found\nlocation searched: crates.io\n";
         let report = of_libtest(&recorded::output(101, b"", stderr)).unwrap();

@@ -1,8 +1,8 @@
-//! `go test -json`: one event on each line (`go doc test2json`).
+//! `go test -json`, which prints one event on each line (`go doc test2json`).
 //!
-//! A test with subtests and its subtests are all reported, as Go itself counts them. A package
-//! that fails without a test that failed (it does not build, its `TestMain` gives up) gets a test
-//! of its own with the status `error`.
+//! A test with subtests is reported in addition to its subtests, as Go counts them. For a package
+//! that fails without a failed test (because it does not build, or `TestMain` exits), a test with
+//! the status `error` is added.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,17 +28,17 @@ fn detect(project: &Project) -> u8 {
 }
 
 fn version(project: &Project) -> Result<String, Error> {
-    let said = project.ask_version("go", &["version"])?;
-    // go version go1.27.3 linux/amd64
-    let version = said.split_whitespace().nth(2).unwrap_or(&said);
+    let printed = project.ask_version("go", &["version"])?;
+    // Format: go version go1.27.3 linux/amd64
+    let version = printed.split_whitespace().nth(2).unwrap_or(&printed);
     Ok(version.strip_prefix("go").unwrap_or(version).to_owned())
 }
 
 fn run(project: &Project, request: &Request) -> Result<Report, Error> {
-    // The run as a whole has a timeout; Go's own would be another one for each package.
+    // The run has a timeout; Go's own would apply to each package.
     let mut arguments = vec!["test".to_owned(), "-json".to_owned(), "-timeout=0".to_owned()];
     if let Some(pattern) = &request.pattern {
-        // One argument with the option, so that the pattern can't be one.
+        // Option and pattern are one argument, so that the pattern can't be an option.
         arguments.push(format!("-run={}", expression(pattern)));
     }
     arguments.push("./...".to_owned());
@@ -57,11 +57,11 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     let events = complete(&output.stdout, "go test")?;
     let stderr = output.stderr_text();
     let run = read(&events, &stderr);
-    Ok(output::report("go test", run.tests, &output, &(run.said + &stderr), &[]))
+    Ok(output::report("go test", run.tests, &output, &(run.printed + &stderr), &[]))
 }
 
-/// A pattern as `-run` takes it: regular expressions for a test and its subtests, with `/`
-/// between them, each of which fits anywhere in a name. A glob fits a whole name.
+/// Converts a pattern for `-run`: regular expressions for a test and its subtests, separated by
+/// `/`, each of which matches anywhere in a name. A glob matches a whole name.
 fn expression(pattern: &str) -> String {
     if !pattern::is_glob(pattern) {
         return pattern.to_owned();
@@ -70,7 +70,7 @@ fn expression(pattern: &str) -> String {
     levels.collect::<Vec<_>>().join("/")
 }
 
-/// An event of test2json, or of the build.
+/// An event of test2json or of the build.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Event {
@@ -81,105 +81,131 @@ struct Event {
     elapsed: Option<f64>,
     #[serde(default)]
     output: String,
-    /// Since Go 1.27: what sort of line this is.
+    /// The type of the output line, since Go 1.27.
     output_type: Option<String>,
-    /// Of a build.
+    /// The package, in an event of the build.
     #[serde(default)]
     import_path: String,
     failed_build: Option<String>,
 }
 
-/// Packages by import path, with the build that failed.
+/// Packages by import path, each with the import path of the build that failed.
 type Packages = BTreeMap<String, (Progress, Option<String>)>;
 
-/// What came of a run.
+/// The result of a run.
 struct Outcome {
     tests: Vec<Test>,
-    /// What `go test` would have printed without `-json`.
-    said: String,
+    /// The output that `go test` prints without `-json`.
+    printed: String,
 }
 
-/// What is known of a test or a package while its events come in.
+/// The state of a test or a package after the events so far.
 #[derive(Default)]
 struct Progress {
     ended: Option<(Status, Option<f64>)>,
     lines: Vec<Line>,
-    /// What is the runner's own: `FAIL example.com/a [build failed]`.
+    /// The output of the runner itself: `FAIL example.com/a [build failed]`.
     summary: String,
 }
 
 struct Line {
     text: String,
-    /// Of the test's errors; unknown before Go 1.27.
+    /// Whether the line is an error of the test; `None` before Go 1.27.
     error: Option<bool>,
 }
 
 fn read(events: &str, stderr: &str) -> Outcome {
-    let mut said = String::new();
-    // In the order in which they started.
-    let mut order = Vec::new();
-    let mut tests: HashMap<(String, String), Progress> = HashMap::new();
     let plain: String =
         events.split_inclusive('\n').filter(|line| !line.starts_with('{')).collect();
-    let (mut packages, mut builds) = failed_packages(&format!("{stderr}\n{plain}"));
+    let (packages, builds) = failed_packages(&format!("{stderr}\n{plain}"));
+    let mut run = Run { packages, builds, ..Run::default() };
     for event in json_lines::<Event>(events) {
-        said.push_str(&event.output);
+        run.add(event);
+    }
+    let printed = std::mem::take(&mut run.printed) + &plain;
+    Outcome { tests: run.into_tests(), printed }
+}
+
+/// A run of `go test` while its events are read.
+#[derive(Default)]
+struct Run {
+    /// The output of all events.
+    printed: String,
+    /// Packages and names of the tests, in the order in which they started.
+    order: Vec<(String, String)>,
+    /// By package and name.
+    tests: HashMap<(String, String), Progress>,
+    packages: Packages,
+    /// What the compiler printed, by import path.
+    builds: BTreeMap<String, String>,
+}
+
+impl Run {
+    fn add(&mut self, event: Event) {
+        self.printed.push_str(&event.output);
         if event.action == "build-output" {
             // Its first line names the package.
             if !event.output.starts_with("# ") {
-                builds.entry(event.import_path).or_default().push_str(&event.output);
+                self.builds.entry(event.import_path).or_default().push_str(&event.output);
             }
-            continue;
+            return;
         }
         if event.package.is_empty() {
-            continue;
+            return;
         }
         let progress = match event.test {
             Some(name) => {
                 let key = (event.package, name);
-                tests.entry(key).or_insert_with_key(|key| {
-                    order.push(key.clone());
+                self.tests.entry(key).or_insert_with_key(|key| {
+                    self.order.push(key.clone());
                     Progress::default()
                 })
             }
             None => {
-                let (progress, build) = packages.entry(event.package).or_default();
+                let (progress, build) = self.packages.entry(event.package).or_default();
                 *build = event.failed_build.or(build.take());
                 progress
             }
         };
         match (event.action.as_str(), status(&event.action)) {
             (_, Some(status)) => progress.ended = Some((status, event.elapsed)),
-            ("output", None) => {
-                let kind = event.output_type.as_deref();
-                if is_frame(kind, &event.output) {
-                    progress.summary.push_str(&event.output);
-                } else {
-                    let error = kind.map(|kind| kind.starts_with("error"));
-                    progress.lines.push(Line { text: event.output, error });
-                }
-            }
+            ("output", None) => progress.add_output(event.output, event.output_type.as_deref()),
             _ => {}
         }
     }
-    let mut found: Vec<Test> = Vec::with_capacity(order.len());
-    for key in order {
-        let progress = tests.remove(&key).unwrap_or_default();
-        found.push(describe(&key.0, &key.1, &progress));
+
+    /// The tests in order, then an error for each package that failed without a failed test.
+    fn into_tests(mut self) -> Vec<Test> {
+        let mut found: Vec<Test> = Vec::with_capacity(self.order.len());
+        for key in self.order {
+            let progress = self.tests.remove(&key).unwrap_or_default();
+            found.push(describe(&key.0, &key.1, &progress));
+        }
+        let failing: Vec<String> = found
+            .iter()
+            .filter(|test| matches!(test.status, Status::Fail | Status::Error))
+            .map(|test| test.suite.clone())
+            .collect();
+        for (package, (progress, build)) in &self.packages {
+            let failed = matches!(progress.ended, Some((Status::Fail, _)));
+            if failed && !failing.contains(package) {
+                found.push(package_error(package, progress, build.as_deref(), &self.builds));
+            }
+        }
+        found
     }
-    let failing: Vec<String> = found
-        .iter()
-        .filter(|test| matches!(test.status, Status::Fail | Status::Error))
-        .map(|test| test.suite.clone())
-        .collect();
-    for (package, (progress, build)) in &packages {
-        let failed = matches!(progress.ended, Some((Status::Fail, _)));
-        if failed && !failing.contains(package) {
-            found.push(package_error(package, progress, build.as_deref(), &builds));
+}
+
+impl Progress {
+    /// Adds a line to the summary if the runner itself printed it, otherwise to the lines.
+    fn add_output(&mut self, text: String, kind: Option<&str>) {
+        if is_frame(kind, &text) {
+            self.summary.push_str(&text);
+        } else {
+            let error = kind.map(|kind| kind.starts_with("error"));
+            self.lines.push(Line { text, error });
         }
     }
-    said.push_str(&plain);
-    Outcome { tests: found, said }
 }
 
 fn status(action: &str) -> Option<Status> {
@@ -191,7 +217,7 @@ fn status(action: &str) -> Option<Status> {
     }
 }
 
-/// Whether a line is the runner's own rather than a test's: `=== RUN`, `--- FAIL`.
+/// Whether a line is printed by the runner instead of a test: `=== RUN`, `--- FAIL`.
 fn is_frame(kind: Option<&str>, line: &str) -> bool {
     const FRAMES: [&str; 8] = [
         "=== RUN",
@@ -211,7 +237,7 @@ fn is_frame(kind: Option<&str>, line: &str) -> bool {
 fn describe(package: &str, name: &str, progress: &Progress) -> Test {
     let mut test = output::test(package, name, Status::Error);
     let Some((status, elapsed)) = progress.ended else {
-        // A panic or a timeout elsewhere in its package ended it too.
+        // A panic or a timeout of another test in its package ended it too.
         test.message = Some(panic(&progress.lines).unwrap_or_else(|| UNFINISHED.to_owned()));
         test.stack = short_stack(&text(&progress.lines));
         return test;
@@ -227,29 +253,29 @@ fn describe(package: &str, name: &str, progress: &Progress) -> Test {
     test
 }
 
-/// What a test says of its failure, without the place: that stands in the stack.
+/// The message of a failed test, without the place, which is in the stack trace.
 fn message(lines: &[Line]) -> Option<String> {
     if let Some(panic) = panic(lines) {
         return Some(panic);
     }
     let errors = lines.iter().any(|line| line.error == Some(true));
-    let mut said = String::new();
+    let mut printed = String::new();
     let mut in_log = false;
     for line in lines.iter().filter(|line| !errors || line.error == Some(true)) {
         let logged = logged(&line.text);
-        // What is indented further than a place belongs to the same message.
+        // Lines that are indented further than a place continue its message.
         in_log = logged.is_some() || (in_log && line.text.starts_with("        "));
         match logged {
-            Some(logged) => said.push_str(logged),
-            None if in_log => said.push_str(line.text.trim_start()),
+            Some(logged) => printed.push_str(logged),
+            None if in_log => printed.push_str(line.text.trim_start()),
             None => {}
         }
     }
-    // An example says what it got without any place.
-    short_message(&said).or_else(|| short_message(&text(lines)))
+    // A failed example prints its output without a place.
+    short_message(&printed).or_else(|| short_message(&text(lines)))
 }
 
-/// What follows `    file_test.go:12: `.
+/// The text after `    file_test.go:12: `.
 fn logged(line: &str) -> Option<&str> {
     let (place, message) = line.trim_start().split_once(": ")?;
     let (file, number) = place.rsplit_once(':')?;
@@ -260,7 +286,7 @@ fn panic(lines: &[Line]) -> Option<String> {
     let line = lines
         .iter()
         .find(|line| line.text.starts_with("panic: ") || line.text.starts_with("fatal error: "))?;
-    // `[recovered]`, or since Go 1.25 `[recovered, repanicked]`.
+    // `[recovered]`, since Go 1.25 `[recovered, repanicked]`.
     short_message(line.text.split(" [recovered").next().unwrap_or(&line.text))
 }
 
@@ -268,19 +294,19 @@ fn text(lines: &[Line]) -> String {
     lines.iter().map(|line| line.text.as_str()).collect()
 }
 
-/// A package that failed, with what the compiler said, or else the package itself.
+/// The error for a failed package, with the compiler's message or else the package's output.
 fn package_error(
     package: &str,
     progress: &Progress,
     build: Option<&str>,
     builds: &BTreeMap<String, String>,
 ) -> Test {
-    let said = text(&progress.lines) + &progress.summary;
-    let name = ["[setup failed]", "[build failed]"].into_iter().find(|name| said.contains(name));
+    let printed = text(&progress.lines) + &progress.summary;
+    let name = ["[setup failed]", "[build failed]"].into_iter().find(|name| printed.contains(name));
     let compiled = build.or(Some(package)).and_then(|build| builds.get(build)).cloned();
     let message = match (name, compiled) {
         (Some(_), Some(compiled)) => compiled,
-        // A package that this one needs.
+        // The failed build is that of a dependency.
         (Some(_), None) if !builds.is_empty() => builds.values().map(String::as_str).collect(),
         _ => text(&progress.lines),
     };
@@ -288,8 +314,8 @@ fn package_error(
     output::error(package, name.unwrap_or("[package failed]"), message)
 }
 
-/// Packages that failed before any test could run, and what a compiler said of them. Before
-/// Go 1.24 they are printed as text, below what the compiler printed to standard error:
+/// Packages that failed before any test could run, with the compiler's messages. Before Go 1.24
+/// these are text, below the compiler's messages on standard error:
 ///
 /// ```text
 /// # example.com/a [example.com/a.test]
@@ -329,7 +355,7 @@ mod tests {
 
     const EVENTS: &str = include_str!("../tests/data/go.jsonl");
 
-    /// What both versions say.
+    /// The results that both recordings have.
     const SHOWN: [&str; 12] = [
         "example.com/demo/calc TestAdd pass",
         "example.com/demo/calc TestCalculate fail: Expected 100, got 99\nsecond\nof two lines",
@@ -356,13 +382,13 @@ mod tests {
         let older = include_str!("../tests/data/go-1.19.jsonl");
         let stderr = include_str!("../tests/data/go-1.19.stderr");
         assert_eq!(shown(&read_all(EVENTS, "")), SHOWN);
-        // It does not tell what a test logs from its errors.
+        // Before Go 1.27, logged lines and errors can't be distinguished.
         let wanted = SHOWN.map(|shown| shown.replace(": Expected", ": a log line\nExpected"));
         assert_eq!(shown(&read_all(older, stderr)), wanted);
     }
 
     #[test]
-    fn stacks_hold_what_a_test_printed() {
+    fn stacks_contain_the_output_of_a_test() {
         let tests = read_all(EVENTS, "");
         let stack = |name: &str| {
             tests.iter().find(|test| test.name == name).unwrap().stack.clone().unwrap()
@@ -377,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_ended_is_an_error() {
+    fn unfinished_tests_are_errors() {
         let events: String = EVENTS
             .lines()
             .filter(|line| !line.contains("\"fail\""))
@@ -398,11 +424,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_sees_is_what_go_prints() {
-        let said = read(EVENTS, "").said;
-        assert!(said.starts_with("# example.com/demo/"), "{said}");
-        assert!(said.contains("\n--- FAIL: TestCalculate (0.00s)\n"), "{said}");
-        assert!(said.contains("\nFAIL\texample.com/demo/broken [build failed]\n"), "{said}");
+    fn raw_output_is_that_of_go_without_json() {
+        let printed = read(EVENTS, "").printed;
+        assert!(printed.starts_with("# example.com/demo/"), "{printed}");
+        assert!(printed.contains("\n--- FAIL: TestCalculate (0.00s)\n"), "{printed}");
+        assert!(printed.contains("\nFAIL\texample.com/demo/broken [build failed]\n"), "{printed}");
     }
 
     #[test]
@@ -421,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_is_read_at_once() {
+    fn a_long_run_is_parsed_in_linear_time() {
         let event = |n: u32, action: &str| {
             format!("{{\"Action\":\"{action}\",\"Package\":\"p\",\"Test\":\"Test{n}\"}}\n")
         };

@@ -1,6 +1,6 @@
-//! jest: `--json` prints one document when everything is over.
+//! jest, whose option `--json` prints one document at the end.
 //!
-//! A project's own jest is run by `node`; without one, the program `jest`.
+//! A project's own jest is run by `node`; without one, the program `jest` is run.
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::testing::{Report, Request, Status, Test};
@@ -14,7 +14,7 @@ use crate::project::{Project, set};
 
 pub const RUNNER: Runner = Runner { name: "jest", detect, version, run };
 
-const OWN: &str = "node_modules/jest/bin/jest.js";
+const LOCAL_JEST: &str = "node_modules/jest/bin/jest.js";
 
 const CONFIGURATIONS: [&str; 6] = [
     "jest.config.js",
@@ -33,9 +33,9 @@ fn detect(project: &Project) -> u8 {
     if depends || configured { 88 } else { 0 }
 }
 
-/// The program, and what comes before its options.
+/// The program, and its arguments before the options.
 fn program(project: &Project) -> (&'static str, &'static [&'static str]) {
-    if project.has(OWN) { ("node", &[OWN]) } else { ("jest", &[]) }
+    if project.has(LOCAL_JEST) { ("node", &[LOCAL_JEST]) } else { ("jest", &[]) }
 }
 
 fn version(project: &Project) -> Result<String, Error> {
@@ -55,7 +55,7 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     set(&mut command, &[("CI", "true"), ("FORCE_COLOR", "0")]);
     let output = project.run(&command)?;
     let stdout = complete(&output.stdout, "jest")?;
-    let said = output.stderr_text();
+    let printed = output.stderr_text();
     let tests = match results(&stdout) {
         Some(results) => read(results, &output),
         None if matches!(output.end, End::Exited(0)) => {
@@ -63,16 +63,16 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
         }
         None => Vec::new(),
     };
-    Ok(output::report("jest", tests, &output, &said, &[]))
+    Ok(output::report("jest", tests, &output, &printed, &[]))
 }
 
-/// A pattern as `--testNamePattern` takes it: a regular expression that fits anywhere in a test's
-/// name, which is that of the blocks around it and its own.
+/// Converts a pattern for `--testNamePattern`: a regular expression that matches anywhere in the
+/// names of a test and the blocks around it.
 fn expression(pattern: &str) -> String {
     if pattern::is_glob(pattern) { pattern.replace('*', ".*") } else { pattern.to_owned() }
 }
 
-/// What `--json` prints, as far as it matters here.
+/// The document that `--json` prints.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Results {
@@ -82,7 +82,7 @@ struct Results {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct File {
-    /// The absolute path.
+    /// The absolute path of the test file.
     name: String,
     status: String,
     #[serde(default)]
@@ -95,13 +95,13 @@ struct File {
 struct Assertion {
     full_name: String,
     status: String,
-    /// Milliseconds.
+    /// The duration in milliseconds.
     duration: Option<f64>,
     #[serde(default)]
     failure_messages: Vec<String>,
 }
 
-/// The document, which is one line; tests may have printed others.
+/// Finds the document, which is on one line; tests may have printed other lines.
 fn results(stdout: &str) -> Option<Results> {
     let documents = stdout.lines().rev().filter_map(|line| Some(&line[line.find("{\"num")?..]));
     documents.filter_map(|line| serde_json::from_str(line).ok()).next()
@@ -128,7 +128,7 @@ fn describe(suite: &str, assertion: &Assertion) -> Test {
     let status = match assertion.status.as_str() {
         "passed" | "focused" => Status::Pass,
         "failed" => Status::Fail,
-        // pending, skipped, todo, disabled
+        // Other statuses: pending, skipped, todo, disabled.
         _ => Status::Skip,
     };
     let mut test = output::test(suite, &assertion.full_name, status);
@@ -141,7 +141,7 @@ fn describe(suite: &str, assertion: &Assertion) -> Test {
     test
 }
 
-/// What is said before a source is quoted or a stack begins.
+/// The text before quoted source or a stack trace.
 fn first_paragraph(text: &str) -> &str {
     let text = text.trim_start();
     text.split("\n\n").next().unwrap_or(text)
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tests_print_is_no_result() {
+    fn output_of_tests_is_not_a_result() {
         let document = STDOUT.lines().last().unwrap();
         for stdout in [
             document.to_owned(),

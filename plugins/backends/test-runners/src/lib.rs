@@ -1,12 +1,11 @@
-//! Test runners as backends: `go test`, jest, `npm test`, pytest and cargo (nextest where it is
-//! there).
+//! Test runners as backends: `go test`, jest, `npm test`, pytest and cargo (with nextest if
+//! installed).
 //!
-//! One module for each runner: how it is recognised, how it is run, and what its output says.
-//! Each reads the runner's machine-readable output; what a person would see of the run is handed
-//! on as it is. A run keeps nothing of what it writes into the workspace, and its caches are in
-//! the plugin's cache directory.
+//! There is one module for each runner, which detects it, runs it and parses its output. The
+//! machine-readable output is parsed; the output for users is passed on. Changes that a run makes
+//! in the workspace are discarded; its caches are in the plugin's cache directory.
 //!
-//! Dependencies of a project are not fetched: programs have no network.
+//! There is no network, so dependencies of a project must be installed already.
 
 mod cargo;
 mod go;
@@ -25,10 +24,10 @@ use cofferdam_sdk::backend::{Error, TestRunner};
 use cofferdam_sdk::{Context, test_runner};
 use project::Project;
 
-/// The plugin.
+/// The plugin: a test runner for each framework.
 pub struct Runners;
 
-/// What each backend does.
+/// The functions of a backend.
 struct Runner {
     name: &'static str,
     detect: fn(&Project) -> u8,
@@ -71,7 +70,8 @@ mod tests {
 
     use super::*;
 
-    /// The surest backend for a directory with these files, and how sure each is that is not 0.
+    /// The backend that is surest for a directory with these files, and the sureness of each that
+    /// is not 0.
     fn detected(files: &[(&str, &str)]) -> Vec<(&'static str, u8)> {
         let directory = tempfile::tempdir().unwrap();
         for (name, contents) in files {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_that_is_no_json_says_where() {
+    fn invalid_package_json_is_reported_with_its_position() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("package.json"), "{\n  \"name\": \"a\",\n}\n").unwrap();
         let context = Context::for_directory(directory.path());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_and_places_outside_are_refused() {
+    fn unknown_names_and_outside_paths_are_refused() {
         let context = Context::for_directory(Path::new("/nowhere"));
         assert!(matches!(Runners::version("mocha", &context), Err(Error::Invalid(_))));
         assert_eq!(Runners::detect("mocha", "", &context), 0);

@@ -1,5 +1,5 @@
-//! The text that `cargo test` prints. Results go to standard output, one block for each test
-//! binary; the binaries' names go to standard error, in the same order.
+//! Parses the text output of `cargo test`. The results are on standard output, one block for each
+//! test binary; the names of the binaries are on standard error, in the same order.
 
 use std::collections::HashMap;
 
@@ -7,21 +7,21 @@ use cofferdam_sdk::backend::testing::{Status, Test};
 
 use crate::output::{self, UNFINISHED, short_message, short_stack};
 
-/// One test binary, or the documentation of a crate.
+/// The results of a test binary, or of a crate's documentation tests.
 #[derive(Default)]
 struct Block {
     tests: Vec<Test>,
-    /// What failing tests printed, by name.
+    /// The output of failed tests, by name.
     failures: HashMap<String, String>,
-    /// Whether it came to an end of its own.
+    /// Whether the binary ran to its end.
     ended: bool,
 }
 
-/// The tests of a run.
+/// Parses the output of a run.
 pub fn read(stdout: &str, stderr: &str) -> Vec<Test> {
     let names = binaries(stderr);
     let blocks = blocks(stdout);
-    // A binary that has a harness of its own prints no block, so that nothing can be told.
+    // A binary with its own harness prints no block; then blocks can't be assigned to names.
     let known = names.len() == blocks.len();
     let crashes: Vec<&str> =
         stderr.lines().filter_map(|line| line.trim().strip_prefix(CRASH)).collect();
@@ -48,8 +48,8 @@ pub fn read(stdout: &str, stderr: &str) -> Vec<Test> {
 
 const CRASH: &str = "process didn't exit successfully: ";
 
-/// `Running unittests src/lib.rs (target/debug/deps/demo-194e5f239690026b)` is `demo`, and
-/// `Doc-tests demo` is `demo (doc)`.
+/// The names of the test binaries: `Running unittests src/lib.rs
+/// (target/debug/deps/demo-194e5f239690026b)` is `demo`, and `Doc-tests demo` is `demo (doc)`.
 fn binaries(stderr: &str) -> Vec<String> {
     let name = |line: &str| {
         let line = line.trim_start();
@@ -96,20 +96,20 @@ fn blocks(stdout: &str) -> Vec<Block> {
         } else if let (Some(status), Some(test)) = (status(line), block.tests.last_mut())
             && test.message.as_deref() == Some(UNFINISHED)
         {
-            // What the test printed past the harness stands before its result.
+            // Output that the harness did not capture is before the test's result.
             (test.status, test.message) = (status, None);
         }
     }
     blocks
 }
 
-/// `running 6 tests`
+/// Whether the line starts a block: `running 6 tests`.
 fn is_start(line: &str) -> bool {
     let count = line.strip_prefix("running ").and_then(|line| line.split_once(" test"));
     count.is_some_and(|(count, rest)| count.parse::<u32>().is_ok() && rest.len() < 2)
 }
 
-/// `test tests::adds ... ok`
+/// Parses a result: `test tests::adds ... ok`.
 fn result(line: &str) -> Option<Test> {
     let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let mut test = output::error("", plain_name(name), UNFINISHED);
@@ -131,14 +131,13 @@ fn status(word: &str) -> Option<Status> {
     }
 }
 
-/// Without what the harness says of a test behind its name.
+/// Removes the harness's notes after the name of a test.
 fn plain_name(name: &str) -> &str {
     const NOTES: [&str; 3] = [" - should panic", " - compile fail", " - compile"];
     NOTES.iter().find_map(|note| name.strip_suffix(note)).unwrap_or(name)
 }
 
-/// Why a test failed, from what it printed: the message of its panic, without the place, or its
-/// last words.
+/// The message of a failed test: that of its panic without the place, or its last output.
 pub fn message(printed: &str) -> Option<String> {
     let lines: Vec<&str> = printed.lines().collect();
     let Some(panic) = lines.iter().position(|line| line.contains("panicked at ")) else {
@@ -163,7 +162,7 @@ pub fn message(printed: &str) -> Option<String> {
         .take_while(|line| !line.starts_with("stack backtrace:") && !line.starts_with("note: "));
     let message: Vec<&str> = more.copied().collect();
     let message = message.join("\n");
-    // An older one of several lines has its end on the last of them.
+    // In this format, the place is at the end of the message's last line.
     Some(if message.trim().is_empty() { first.to_owned() } else { message })
 }
 
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_results() {
+    fn other_lines_are_not_results() {
         for (stdout, wanted) in [
             ("", &[][..]),
             ("test a ... ok\n", &[]),

@@ -1,5 +1,5 @@
-//! The events that nextest writes with `--message-format libtest-json-plus`: those of libtest's
-//! unstable JSON, one on each line. <https://nexte.st/docs/machine-readable/libtest-json/>
+//! Parses the events of nextest with `--message-format libtest-json-plus`: libtest's unstable JSON,
+//! one event on each line. <https://nexte.st/docs/machine-readable/libtest-json/>
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ struct Event {
     #[serde(rename = "type")]
     kind: String,
     event: String,
-    /// `package::binary$path::of::test`, with `#2` for the second try.
+    /// The name: `package::binary$path::of::test`, with `#2` for the second attempt.
     #[serde(default)]
     name: String,
     exec_time: Option<f64>,
@@ -23,10 +23,10 @@ struct Event {
     reason: Option<String>,
 }
 
-/// The tests of a run, in the order in which they started. Of several tries, the last one counts.
+/// The tests of a run, in the order in which they started. The last attempt of a test counts.
 ///
-/// An ignored test that does not fit the pattern starts and never ends. So one without an end is
-/// told only of a run that was stopped.
+/// An ignored test that does not match the pattern has a start event only. So tests without an end
+/// are reported only if the run was stopped.
 pub fn read(events: &str, stopped: bool) -> Vec<Test> {
     let mut tests: Vec<Test> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -68,7 +68,7 @@ fn without_try(name: &str) -> &str {
     }
 }
 
-/// The package, and the binary where it is not the package's own.
+/// The package, and the binary if it is not the package's own.
 fn suite_name(id: &str) -> String {
     match id.split_once("::") {
         Some((package, binary)) if package.replace('-', "_") == binary => package.to_owned(),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_try_counts_and_what_has_not_ended_is_an_error() {
+    fn the_last_attempt_counts_and_unfinished_tests_are_errors() {
         let events = r#"
             {"type":"test","event":"started","name":"a::a$x"}
             {"type":"test","event":"failed","name":"a::a$x","exec_time":1.5,"reason":"time limit exceeded"}

@@ -1,30 +1,30 @@
-//! `npm test`: whatever the script `test` of `package.json` is.
+//! `npm test`, which runs the script `test` of `package.json`.
 //!
-//! Test runners that can write TAP are asked for it, where the script is nothing but such a
-//! runner. Of any other script only its end is known, unless it writes TAP anyway: it is one test.
+//! If the script only runs a test runner that can print TAP, it gets the options for that. For any
+//! other script, the exit code is reported as one test, unless it prints TAP anyway.
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::testing::{Report, Request, Status};
 use cofferdam_sdk::process::{End, Output};
 
 use crate::Runner;
-use crate::output::{self, UNFINISHED, both, complete, last_words, short_message};
+use crate::output::{self, UNFINISHED, both, complete, last_lines, short_message};
 use crate::pattern;
 use crate::project::{Project, set};
 use crate::tap;
 
 pub const RUNNER: Runner = Runner { name: "npm", detect, version, run };
 
-/// What `npm init` writes.
+/// A part of the script that `npm init` writes.
 const PLACEHOLDER: &str = "no test specified";
 
-/// How to ask a runner for TAP and for some of its tests.
+/// The test runner in a script: how to request TAP and select tests.
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
     Mocha,
     Vitest,
     Ava,
-    /// It can be asked for tests only where the script names no files.
+    /// Tests can be selected only if the script names no files.
     Node {
         names_files: bool,
     },
@@ -37,7 +37,7 @@ fn detect(project: &Project) -> u8 {
             Some(script) if !script.contains(PLACEHOLDER) => 50,
             _ => 10,
         },
-        // Where nothing else fits, it is the one that says what is wrong with it.
+        // If no other runner fits, this one reports the error in `package.json`.
         Err(_) => 10,
         Ok(None) => 0,
     }
@@ -82,7 +82,7 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
 
 impl Kind {
     fn of(script: &str) -> Self {
-        // What is added to a script becomes the arguments of its last command.
+        // Arguments that are added to a script become those of its last command.
         if script.contains(['&', '|', ';', '<', '>', '`', '\n']) || script.contains("$(") {
             return Self::Other;
         }
@@ -99,7 +99,7 @@ impl Kind {
         }
     }
 
-    /// What is added to the script.
+    /// The arguments that are added to the script.
     fn arguments(&self, script: &str, pattern: Option<&str>) -> Result<Vec<String>, Error> {
         let reporter = match self {
             Self::Mocha if !script.contains("--reporter") && !script.contains(" -R") => {
@@ -116,7 +116,7 @@ impl Kind {
         arguments.push(match self {
             Self::Mocha => format!("--grep={expression}"),
             Self::Vitest => format!("--testNamePattern={expression}"),
-            // It takes globs only, for whole names.
+            // It accepts only globs that match whole names.
             Self::Ava if glob => format!("--match={pattern}"),
             Self::Ava => format!("--match=*{pattern}*"),
             Self::Node { names_files: false } => format!("--test-name-pattern={expression}"),
@@ -133,7 +133,7 @@ impl Kind {
 
 fn read(kind: &Kind, output: &Output) -> Result<Report, Error> {
     let stdout = complete(&output.stdout, "npm test")?;
-    let said = both(output);
+    let printed = both(output);
     let mut tests = match tap::read(&stdout) {
         Some(tests) => tests,
         None => {
@@ -142,12 +142,12 @@ fn read(kind: &Kind, output: &Output) -> Result<Report, Error> {
                 End::Exited(0) => test.status = Status::Pass,
                 End::Exited(_) => {
                     test.status = Status::Fail;
-                    test.message = short_message(last_words(&said));
+                    test.message = short_message(last_lines(&printed));
                 }
                 End::TimedOut => test.message = Some(UNFINISHED.to_owned()),
-                // The report says it.
+                // The report contains the reason.
                 End::Signalled(_) | End::Limit(_) => {
-                    return Ok(output::report("npm test", Vec::new(), output, &said, &[]));
+                    return Ok(output::report("npm test", Vec::new(), output, &printed, &[]));
                 }
             }
             test.duration = Some(f64::from(output.duration_ms) / 1000.0);
@@ -161,7 +161,7 @@ fn read(kind: &Kind, output: &Output) -> Result<Report, Error> {
             }
         }
     }
-    Ok(output::report("npm test", tests, output, &said, &[]))
+    Ok(output::report("npm test", tests, output, &printed, &[]))
 }
 
 #[cfg(test)]
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn runners_are_asked_for_tap_and_for_tests() {
+    fn runners_get_options_for_tap_and_patterns() {
         let table: &[(&str, Option<&str>, &[&str])] = &[
             ("mocha", None, &["--reporter=tap"]),
             ("mocha", Some("handles errors"), &["--reporter=tap", "--grep=handles errors"]),

@@ -1,5 +1,5 @@
-//! From what a runner printed to a report: texts of a bounded size, and a test that stands for the
-//! run itself where that failed and no test says why.
+//! Makes a report from a runner's output: texts of a bounded size, and an error for a failed run
+//! without a failed test.
 
 use anstream::adapter::strip_str;
 use cofferdam_sdk::backend::Error;
@@ -8,15 +8,14 @@ use cofferdam_sdk::process::{Captured, End, Output};
 use cofferdam_sdk::shorten;
 use serde::de::DeserializeOwned;
 
-/// The most that is kept of what a person would see, in bytes.
-const RAW: usize = 256 * 1024;
+/// The maximum size of the raw output, in bytes.
+const MAX_RAW_BYTES: usize = 256 * 1024;
 
-/// The most that is kept of one test's message and of its stack, in bytes.
-const MESSAGE: usize = 8 * 1024;
-const STACK: usize = 32 * 1024;
+/// The maximum size of a test's message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 8 * 1024;
+const MAX_STACK_BYTES: usize = 32 * 1024;
 
-/// A test, its texts as a report has them: plain, of a bounded size, and none where there is
-/// nothing to say.
+/// Makes a test; its texts are plain, of a bounded size, and `None` if empty.
 pub fn test(suite: &str, name: &str, status: Status) -> Test {
     Test {
         name: name.to_owned(),
@@ -28,35 +27,35 @@ pub fn test(suite: &str, name: &str, status: Status) -> Test {
     }
 }
 
-/// A test that could not be run, or something that had to work for tests to run.
+/// Makes a test for something that could not run.
 pub fn error(suite: &str, name: &str, message: &str) -> Test {
     Test { message: short_message(message), ..test(suite, name, Status::Error) }
 }
 
-/// What is said of a test that had started and not ended.
+/// The message of a test that has started but not ended.
 pub const UNFINISHED: &str = "still running when the run ended";
 
-/// A message as a report has it.
+/// Shortens a message for a report.
 pub fn short_message(text: &str) -> Option<String> {
-    plain(text, MESSAGE)
+    plain(text, MAX_MESSAGE_BYTES)
 }
 
-/// A stack as a report has it.
+/// Shortens a stack trace for a report.
 pub fn short_stack(text: &str) -> Option<String> {
-    plain(text, STACK)
+    plain(text, MAX_STACK_BYTES)
 }
 
-/// Without escape sequences, lines without text around it, and what is too much.
+/// Removes escape sequences, empty lines around the text, and what exceeds the size.
 fn plain(text: &str, most: usize) -> Option<String> {
     let text = strip_str(text).to_string();
     let text = text.trim_end();
     let start = text.find(|c: char| !c.is_whitespace())?;
-    // The first line keeps its indentation, which the others may share.
+    // The first line keeps its indentation, since others may have the same.
     let start = text[..start].rfind('\n').map_or(0, |end| end + 1);
     Some(shorten(&text[start..], most).into_owned())
 }
 
-/// The documents of an output that has one on each line. Other lines are left out.
+/// Deserializes each line that is a JSON document; other lines are skipped.
 pub fn json_lines<T: DeserializeOwned>(text: &str) -> impl Iterator<Item = T> {
     text.lines()
         .map(str::trim_start)
@@ -64,10 +63,10 @@ pub fn json_lines<T: DeserializeOwned>(text: &str) -> impl Iterator<Item = T> {
         .filter_map(|line| serde_json::from_str(line).ok())
 }
 
-/// The text of a stream that is read by this program.
+/// The whole text of an output stream.
 ///
 /// # Errors
-/// There was too much of it, so that something is missing in the middle.
+/// The stream was too large, so its middle was cut out.
 pub fn complete(stream: &Captured, whose: &str) -> Result<String, Error> {
     if stream.total > stream.bytes.len() as u64 {
         return Err(Error::Failed(format!(
@@ -79,13 +78,13 @@ pub fn complete(stream: &Captured, whose: &str) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&stream.bytes).into_owned())
 }
 
-/// The report of a run. `what` names it, `said` is what it printed for a person; `none` are the
-/// exit statuses that say that there were no tests.
+/// Makes the report of a run. `what` is its name, `printed` its output for users; `none` are the exit
+/// codes for a run without tests.
 pub fn report(
     what: &str,
     mut tests: Vec<Test>,
     output: &Output,
-    said: &str,
+    printed: &str,
     none: &[i32],
 ) -> Report {
     let timed_out = matches!(output.end, End::TimedOut);
@@ -99,7 +98,7 @@ pub fn report(
         End::Limit(limit) => Some(format!("it was stopped at a limit: {limit}")),
     };
     if let Some(why) = why {
-        let message = format!("{why}\n{}", last_words(said));
+        let message = format!("{why}\n{}", last_lines(printed));
         tests.push(error("", &format!("[{what}]"), message.trim_end()));
     }
     Report {
@@ -107,35 +106,35 @@ pub fn report(
         exit_code: output.exit_code(),
         timed_out,
         duration_ms: output.duration_ms,
-        raw: shorten(&strip_str(said).to_string(), RAW).into_owned(),
+        raw: shorten(&strip_str(printed).to_string(), MAX_RAW_BYTES).into_owned(),
     }
 }
 
-/// What a program said last, which is where it says why it gave up.
-pub fn last_words(said: &str) -> &str {
-    const LINES: usize = 20;
-    let said = said.trim_end();
-    let start = said.rmatch_indices('\n').nth(LINES - 1).map_or(0, |(at, _)| at + 1);
-    &said[start..]
+/// The last lines of the output, which usually have the reason of a failure.
+pub fn last_lines(printed: &str) -> &str {
+    const MAX_LAST_LINES: usize = 20;
+    let printed = printed.trim_end();
+    let start = printed.rmatch_indices('\n').nth(MAX_LAST_LINES - 1).map_or(0, |(at, _)| at + 1);
+    &printed[start..]
 }
 
-/// Both streams, as far as they hold something.
+/// Joins both streams, as far as they are not empty.
 pub fn both(output: &Output) -> String {
-    let (mut said, stderr) = (output.stdout_text(), output.stderr_text());
-    if !said.is_empty() && !said.ends_with('\n') && !stderr.is_empty() {
-        said.push('\n');
+    let (mut printed, stderr) = (output.stdout_text(), output.stderr_text());
+    if !printed.is_empty() && !printed.ends_with('\n') && !stderr.is_empty() {
+        printed.push('\n');
     }
-    said + &stderr
+    printed + &stderr
 }
 
 #[cfg(test)]
 pub mod recorded {
-    //! Runs as they were recorded.
+    //! Recorded output of runners.
 
     use cofferdam_sdk::backend::testing::Test;
     use cofferdam_sdk::process::{Captured, End, Output};
 
-    /// A run in `/work/project` that ended with a status.
+    /// A run in `/work/project` with this exit code.
     pub fn output(status: i32, stdout: &[u8], stderr: &[u8]) -> Output {
         let captured =
             |bytes: &[u8]| Captured { total: bytes.len() as u64, bytes: bytes.to_owned() };
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_no_test_explains_gets_one() {
+    fn a_failed_run_without_a_failed_test_gets_an_error() {
         let failing = || vec![test("s", "t", Status::Fail)];
         let passing = || vec![test("s", "t", Status::Pass)];
         let table = [
@@ -211,16 +210,16 @@ mod tests {
     }
 
     #[test]
-    fn last_words_are_short() {
+    fn last_lines_are_shortened() {
         let many: String = (0..30).map(|n| format!("{n}\n")).collect();
-        let words = last_words(&many);
+        let words = last_lines(&many);
         assert!(words.starts_with("10\n") && words.ends_with("\n29"), "{words}");
-        assert_eq!(last_words("a\n"), "a");
-        assert_eq!(last_words("\n"), "");
+        assert_eq!(last_lines("a\n"), "a");
+        assert_eq!(last_lines("\n"), "");
     }
 
     #[test]
-    fn results_that_were_cut_are_refused() {
+    fn truncated_results_are_an_error() {
         let cut = Captured { bytes: b"{}".to_vec(), total: 3 };
         assert!(matches!(complete(&cut, "go"), Err(Error::Failed(_))));
         let bytes = Captured { bytes: b"a\xff".to_vec(), total: 2 };

@@ -1,27 +1,28 @@
-//! Patterns by which tests are chosen. Each runner has its own language; a pattern with `*` and
-//! nothing else that a regular expression would treat specially is a glob in all of them, since
-//! that is what is meant by `TestFoo*`.
+//! Patterns that select tests. Each runner has its own syntax, but a pattern with `*` and no other
+//! special character of regular expressions is a glob for all of them, as is usually meant by
+//! `TestFoo*`.
 
 use cofferdam_sdk::backend::Error;
 
-/// What sets a regular expression apart from a name or a glob.
-const REGEX: [char; 13] = ['.', '^', '$', '|', '(', ')', '[', ']', '{', '}', '+', '?', '\\'];
+/// Characters that occur in regular expressions, but not in names or globs.
+const REGEX_CHARACTERS: [char; 13] =
+    ['.', '^', '$', '|', '(', ')', '[', ']', '{', '}', '+', '?', '\\'];
 
 /// Whether a pattern is a glob.
 pub fn is_glob(pattern: &str) -> bool {
-    pattern.contains('*') && !pattern.contains(REGEX)
+    pattern.contains('*') && !pattern.contains(REGEX_CHARACTERS)
 }
 
-/// The parts of a glob between its stars that are not empty.
+/// The parts of a glob between its stars, without empty ones.
 pub fn parts(glob: &str) -> impl Iterator<Item = &str> {
     glob.split('*').filter(|part| !part.is_empty())
 }
 
-/// A pattern that can stand among a program's arguments, where one that starts with `-` would be
-/// an option.
+/// Checks that a pattern can be an argument of a program: it must not start with `-`, like an
+/// option.
 ///
 /// # Errors
-/// It would be one.
+/// [`Error::Invalid`] for such a pattern.
 pub fn as_argument(pattern: &str) -> Result<&str, Error> {
     if pattern.starts_with('-') {
         return Err(Error::Invalid(format!(
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs_are_told_from_regular_expressions() {
+    fn globs_and_regular_expressions_are_distinguished() {
         for (pattern, glob) in [
             ("TestFoo*", true),
             ("*", true),
@@ -56,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_no_pattern() {
+    fn a_pattern_must_not_be_an_option() {
         assert!(matches!(as_argument("--config=x"), Err(Error::Invalid(_))));
         assert_eq!(as_argument("a-b").ok(), Some("a-b"));
     }

@@ -1,7 +1,6 @@
-//! The project whose tests are run: what lies in its directory, and programs that run there.
+//! The project to test: files in its directory, and running programs there.
 //!
-//! Files are only looked at to recognise a project, so one that can't be read is one that is not
-//! there.
+//! Files are read only to detect runners, so a file that can't be read counts as missing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -12,19 +11,20 @@ use cofferdam_sdk::process::{self, Changes, Command, Output};
 use cofferdam_sdk::{Context, WorkspacePath};
 use serde::Deserialize;
 
-/// How many entries of directories are looked at in search of a file.
-const MOST_ENTRIES: usize = 5_000;
+/// The maximum number of directory entries visited when searching for a file.
+const MAX_ENTRIES: usize = 5_000;
 
-/// Directories whose files are others' work, or made.
-const NOT_OURS: [&str; 5] = ["node_modules", "site-packages", "target", "vendor", "venv"];
+/// Directories with third-party or generated files.
+const SKIPPED_DIRECTORIES: [&str; 5] =
+    ["node_modules", "site-packages", "target", "vendor", "venv"];
 
-/// The directory of a project.
+/// A directory with a project.
 pub struct Project<'a> {
     context: &'a Context,
     root: WorkspacePath,
 }
 
-/// What matters here of a `package.json`.
+/// The fields of a `package.json` that are used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Package {
@@ -35,10 +35,10 @@ pub struct Package {
 }
 
 impl<'a> Project<'a> {
-    /// The project in the directory `root` of the workspace.
+    /// Opens the project in the directory `root` of the workspace.
     ///
     /// # Errors
-    /// `root` leads out of the workspace.
+    /// [`Error::Invalid`] if `root` is outside of the workspace.
     pub fn open(root: &str, context: &'a Context) -> Result<Self, Error> {
         let root = if root.is_empty() { "." } else { root };
         let root = context.resolve(root).map_err(|error| Error::Invalid(error.message))?;
@@ -49,26 +49,26 @@ impl<'a> Project<'a> {
         self.context.local(&self.root).join(name)
     }
 
-    /// Whether there is such a file.
+    /// Whether a file of this name exists in the directory.
     pub fn has(&self, name: &str) -> bool {
         self.local(name).is_file()
     }
 
-    /// Whether there is a file or a directory at a path that stays in the workspace.
+    /// Whether a path exists that stays in the workspace.
     pub fn exists(&self, path: &str) -> bool {
         let path = format!("{}/{path}", self.root);
         self.context.resolve(&path).is_ok_and(|path| self.context.local(&path).exists())
     }
 
-    /// The text of a file, if there is one.
+    /// The text of a file; `None` if it can't be read.
     pub fn text(&self, name: &str) -> Option<String> {
         fs::read(self.local(name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The `package.json`, if there is one.
+    /// Reads `package.json`; `None` if it does not exist.
     ///
     /// # Errors
-    /// It makes no sense: what is wrong, and where.
+    /// [`Error::Invalid`] with the position if it can't be parsed.
     pub fn package(&self) -> Result<Option<Package>, Error> {
         let Some(text) = self.text("package.json") else { return Ok(None) };
         serde_json::from_str(text.trim_start_matches('\u{feff}'))
@@ -76,10 +76,10 @@ impl<'a> Project<'a> {
             .map_err(|error| Error::Invalid(format!("package.json can't be read: {error}")))
     }
 
-    /// Whether a file's name is wanted, anywhere in the project. Directories that are hidden or
-    /// hold what is not the project's own are left out, and a very large tree's depths.
+    /// Whether any file in the project has a name for which `wanted` is true. Skips hidden
+    /// directories and those in [`SKIPPED_DIRECTORIES`]; very large trees are searched only partly.
     pub fn any_file(&self, wanted: impl Fn(&str) -> bool) -> bool {
-        let mut left = MOST_ENTRIES;
+        let mut left = MAX_ENTRIES;
         let mut directories = VecDeque::from([self.local("")]);
         while let Some(directory) = directories.pop_front() {
             let Ok(entries) = fs::read_dir(directory) else { continue };
@@ -102,8 +102,8 @@ impl<'a> Project<'a> {
         false
     }
 
-    /// A run of a program in the project's directory. It can write there, and nothing of it is
-    /// kept: test runners leave caches and reports behind.
+    /// A command in the project's directory. It can write there, and its changes are discarded:
+    /// test runners create caches and reports.
     pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
         Command {
             directory: self.root.as_str().to_owned(),
@@ -112,18 +112,18 @@ impl<'a> Project<'a> {
         }
     }
 
-    /// Runs a program to its end.
+    /// Runs a program until it exits.
     ///
     /// # Errors
-    /// It was not run.
+    /// See [`Error`]: the program was not run.
     pub fn run(&self, command: &Command) -> Result<Output, Error> {
         Ok(process::run(command, self.context)?)
     }
 
-    /// What a program prints when it is asked for its version.
+    /// The output of a program that prints its version.
     ///
     /// # Errors
-    /// It was not run, or failed.
+    /// See [`Error`]: the program was not run, or it failed.
     pub fn ask_version(&self, program: &str, arguments: &[&str]) -> Result<String, Error> {
         let command = Command { changes: Changes::None, ..self.command(program, arguments) };
         let output = self.run(&command)?;
@@ -137,17 +137,17 @@ impl<'a> Project<'a> {
         }
     }
 
-    /// The absolute path of a cache that a later run finds again.
+    /// The absolute path of a cache directory that later runs can use.
     pub fn cache(&self, name: &str) -> String {
         format!("{}/{name}", process::cache_directory(self.context))
     }
 }
 
 fn is_ours(directory: &str) -> bool {
-    !directory.starts_with('.') && !NOT_OURS.contains(&directory)
+    !directory.starts_with('.') && !SKIPPED_DIRECTORIES.contains(&directory)
 }
 
-/// Adds variables to a command's environment.
+/// Adds variables to the environment of a command.
 pub fn set(command: &mut Command, variables: &[(&str, &str)]) {
     let owned = variables.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
     command.environment.extend(owned);

@@ -1,13 +1,11 @@
-//! pytest, run by a small program of ours (`reporter.py`) that prints what comes of each test at
-//! once.
+//! pytest, run by the script `reporter.py`, which prints the result of each test immediately.
 //!
-//! pytest's own machine-readable output, JUnit XML, is a file that is written when everything is
-//! over. A sandboxed run hands no file back, and one that is stopped has none; so the same hooks
-//! that make the XML are used here to print lines of JSON. Everything else that is printed goes to
-//! standard error, where it is what a person would see.
+//! pytest's own machine-readable output, JUnit XML, is a file written at the end. A sandboxed run
+//! returns no files, and a stopped run has written none; so the script uses the same hooks to print
+//! lines of JSON. All other output goes to standard error, for users.
 //!
-//! The project's environment (`.venv` or `venv`) comes first, then that of `python3`, then that of
-//! the program `pytest`.
+//! The project's environment (`.venv` or `venv`) is used first, then that of `python3`, then that
+//! of the program `pytest`.
 
 use std::collections::HashMap;
 
@@ -25,10 +23,10 @@ pub const RUNNER: Runner = Runner { name: "pytest", detect, version, run };
 
 const REPORTER: &str = include_str!("reporter.py");
 
-/// The reporter is an argument, so that it can hand itself on to another interpreter.
+/// The script is passed as an argument, so that it can start itself with another interpreter.
 const START: [&str; 3] = ["-c", "import sys; exec(sys.argv[1])", REPORTER];
 
-/// pytest's exit statuses: the arguments or the configuration are wrong; there are no tests.
+/// pytest's exit codes for invalid arguments or configuration, and for a run without tests.
 const USAGE_ERROR: i32 = 4;
 const NO_TESTS: i32 = 5;
 
@@ -61,11 +59,11 @@ fn detect(project: &Project) -> u8 {
 }
 
 fn version(project: &Project) -> Result<String, Error> {
-    let said = project.ask_version("python3", &[&START[..], &["--version"]].concat())?;
-    if let Some(event) = json_lines::<Event>(&said).next() {
+    let printed = project.ask_version("python3", &[&START[..], &["--version"]].concat())?;
+    if let Some(event) = json_lines::<Event>(&printed).next() {
         return Err(missing(&event.id));
     }
-    Ok(said)
+    Ok(printed)
 }
 
 fn run(project: &Project, request: &Request) -> Result<Report, Error> {
@@ -74,30 +72,30 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     let options = ["--color=no", "--continue-on-collection-errors", "-pno:cacheprovider"];
     command.arguments.extend(options.map(str::to_owned));
     if let Some(pattern) = &request.pattern {
-        command.arguments.extend(chosen(project, pattern)?);
+        command.arguments.extend(pattern_argument(project, pattern)?);
     }
     set(&mut command, &[("PYTHONDONTWRITEBYTECODE", "1")]);
     let output = project.run(&command)?;
     let events = complete(&output.stdout, "pytest")?;
-    let said = output.stderr_text();
+    let printed = output.stderr_text();
     let tests = read(&events)?;
     if output.exit_code() == Some(USAGE_ERROR) {
-        return Err(Error::Invalid(format!("pytest: {}", usage_error(&said))));
+        return Err(Error::Invalid(format!("pytest: {}", usage_error(&printed))));
     }
-    Ok(output::report("pytest", tests, &output, &said, &[NO_TESTS]))
+    Ok(output::report("pytest", tests, &output, &printed, &[NO_TESTS]))
 }
 
-/// What pytest says is wrong with its arguments or its configuration.
-fn usage_error(said: &str) -> &str {
-    let line = said.lines().rev().find_map(|line| line.strip_prefix("ERROR: "));
-    // `usage: ...` goes on below.
-    line.filter(|line| !line.starts_with("usage: ")).unwrap_or_else(|| output::last_words(said))
+/// pytest's message about invalid arguments or configuration.
+fn usage_error(printed: &str) -> &str {
+    let line = printed.lines().rev().find_map(|line| line.strip_prefix("ERROR: "));
+    // The line `usage: ...` continues below.
+    line.filter(|line| !line.starts_with("usage: ")).unwrap_or_else(|| output::last_lines(printed))
 }
 
-/// A pattern as one of pytest's arguments: a file, a directory or a test in a file by its path;
-/// anything else is an expression of names, as `-k` takes it. The stars of a glob stand for
-/// whatever is around its parts, as names in an expression fit anywhere.
-fn chosen(project: &Project, pattern: &str) -> Result<Option<String>, Error> {
+/// Converts a pattern to an argument of pytest: a path of a file, a directory or a test in a file;
+/// otherwise an expression for `-k`. In an expression, names match anywhere, so the stars of a glob
+/// are dropped.
+fn pattern_argument(project: &Project, pattern: &str) -> Result<Option<String>, Error> {
     let file = pattern.split("::").next().unwrap_or(pattern);
     if pattern.contains("::") || project.exists(file) {
         return Ok(Some(pattern::as_argument(pattern)?.to_owned()));
@@ -109,16 +107,16 @@ fn chosen(project: &Project, pattern: &str) -> Result<Option<String>, Error> {
     Ok((!parts.is_empty()).then(|| format!("-k{}", parts.join(" and "))))
 }
 
-/// A line of `reporter.py`.
+/// A line that `reporter.py` printed.
 #[derive(Deserialize)]
 struct Event {
     event: Kind,
-    /// A test's or a file's node id; an interpreter for `missing`.
+    /// The node id of a test or file; the path of the interpreter for `missing`.
     id: String,
-    /// `setup`, `call` or `teardown`.
+    /// The phase: `setup`, `call` or `teardown`.
     #[serde(default)]
     when: String,
-    /// `passed`, `failed` or `skipped`.
+    /// The result: `passed`, `failed` or `skipped`.
     #[serde(default)]
     outcome: String,
     duration: Option<f64>,
@@ -162,8 +160,8 @@ fn read(events: &str) -> Result<Vec<Test>, Error> {
     Ok(tests)
 }
 
-/// What comes of one of a test's phases. A failure before or after the test itself is an error,
-/// as pytest counts it.
+/// Updates a test with the result of a phase. A failure in `setup` or `teardown` is an error, as
+/// pytest counts it.
 fn report(test: &mut Test, event: Event) {
     let status = match (event.outcome.as_str(), event.when.as_str()) {
         ("passed", _) => Status::Pass,
@@ -171,7 +169,7 @@ fn report(test: &mut Test, event: Event) {
         (_, "call") => Status::Fail,
         _ => Status::Error,
     };
-    // A test that failed and can't be cleaned up either has failed.
+    // A failed test stays failed if its teardown fails too.
     if event.when == "teardown" && matches!(test.status, Status::Fail) {
         return;
     }
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_stopped_has_what_ended_until_then() {
+    fn a_stopped_run_reports_completed_tests() {
         let events = include_str!("../tests/data/pytest.jsonl");
         let stopped: String = events.lines().take(6).map(|line| format!("{line}\n")).collect();
         let tests = read(&format!("{stopped}{{\"event\": \"rep")).unwrap();
@@ -252,7 +250,7 @@ mod tests {
         let expression = "Wrong expression passed to '-k': should handle: at column 8: expected end \
                           of input; got identifier";
         let usage = "ERROR: usage: pytest [options]\npytest: error: unrecognized arguments: --nope";
-        for (said, wanted) in [
+        for (printed, wanted) in [
             (format!("=== 2 errors in 0.71s ===\nERROR: {expression}\n\n"), expression),
             (format!("{usage}\n\n"), usage),
             (
@@ -260,7 +258,7 @@ mod tests {
                 "ImportError while loading conftest",
             ),
         ] {
-            assert_eq!(usage_error(&said), wanted);
+            assert_eq!(usage_error(&printed), wanted);
         }
     }
 
@@ -283,8 +281,12 @@ mod tests {
             ("tests/none.py", Some("-ktests/none.py")),
             ("--pdb", Some("-k--pdb")),
         ] {
-            assert_eq!(chosen(&project, pattern).unwrap().as_deref(), wanted, "{pattern}");
+            assert_eq!(
+                pattern_argument(&project, pattern).unwrap().as_deref(),
+                wanted,
+                "{pattern}"
+            );
         }
-        assert!(matches!(chosen(&project, "--rootdir=x::y"), Err(Error::Invalid(_))));
+        assert!(matches!(pattern_argument(&project, "--rootdir=x::y"), Err(Error::Invalid(_))));
     }
 }

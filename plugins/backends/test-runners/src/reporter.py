@@ -1,8 +1,7 @@
-"""Runs pytest and prints what comes of each test as a line of JSON.
+"""Runs pytest and prints the result of each test as a line of JSON.
 
-Arguments: this text, then pytest's own. The results go to standard output; everything that pytest
-and the tests print goes to standard error, so that nothing a test prints by accident is taken for
-a result.
+Arguments: this text, then those of pytest. The results go to standard output; everything that
+pytest and the tests print goes to standard error, so that it is not mistaken for a result.
 """
 
 import glob
@@ -12,12 +11,12 @@ import os
 import shutil
 import sys
 
-# What is kept of one message and of one stack, in characters.
-MESSAGE, STACK = 8_000, 32_000
+# The maximum sizes of a message and of a stack trace, in characters.
+MAX_MESSAGE, MAX_STACK = 8_000, 32_000
 
 
 def interpreter():
-    """The Python that has pytest: the project's own environment first."""
+    """Finds a Python interpreter that has pytest, first in the project's own environment."""
     for environment in (".venv", "venv"):
         python = os.path.abspath(os.path.join(environment, "bin", "python"))
         packages = os.path.join(environment, "lib", "python3*", "site-packages", "pytest")
@@ -67,22 +66,22 @@ class Reporter:
             self.say(event="collect", id=report.nodeid, **self.why(report))
 
     def pytest_internalerror(self, excrepr):
-        self.say(event="collect", id="", message="pytest failed", stack=cut(str(excrepr), STACK))
+        self.say(event="collect", id="", message="pytest failed", stack=cut(str(excrepr), MAX_STACK))
 
     @staticmethod
     def why(report):
         if report.passed:
             return {}
         if getattr(report, "wasxfail", None) is not None:
-            return {"message": cut(f"expected to fail: {report.wasxfail}", MESSAGE)}
+            return {"message": cut(f"expected to fail: {report.wasxfail}", MAX_MESSAGE)}
         if isinstance(report.longrepr, tuple):  # A skip: path, line, reason.
-            return {"message": cut(str(report.longrepr[2]), MESSAGE)}
+            return {"message": cut(str(report.longrepr[2]), MAX_MESSAGE)}
         crash = getattr(report.longrepr, "reprcrash", None)
         text = report.longreprtext
         lines = [line for line in text.splitlines() if line.strip()]
-        # Without a place, the last line says most: `E   ImportError: ...`.
+        # Without a place, the last line has the message: `E   ImportError: ...`.
         message = crash.message if crash else (lines or [""])[-1].replace("E   ", "", 1)
-        return {"message": cut(message, MESSAGE), "stack": cut(text, STACK)}
+        return {"message": cut(message, MAX_MESSAGE), "stack": cut(text, MAX_STACK)}
 
 
 def main():

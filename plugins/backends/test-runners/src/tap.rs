@@ -1,33 +1,34 @@
-//! The Test Anything Protocol (testanything.org), versions 12 to 14, as runners for Node.js write
-//! it: subtests are indented, what a test says stands below it, as a YAML block or only indented.
+//! Parses the Test Anything Protocol (testanything.org), versions 12 to 14, as runners for Node.js
+//! print it: subtests are indented; details of a test are below it, as a YAML block or as indented
+//! lines.
 //!
-//! Of the YAML, only the few fields are read that say why a test failed.
+//! Of the YAML, only the fields are read that have the reason of a failure.
 
 use cofferdam_sdk::backend::testing::{Status, Test};
 
 use crate::output::{self, short_message, short_stack};
 
-/// A line that says how a test ended.
+/// A line with the result of a test.
 struct Point<'a> {
     indentation: usize,
     ok: bool,
     name: String,
-    /// What follows ` # `: `SKIP reason`, `TODO`, `time=1.5ms`.
+    /// The text after ` # `: `SKIP reason`, `TODO`, `time=1.5ms`.
     directive: &'a str,
 }
 
-/// The tests of an output, or none if it is no TAP.
+/// The tests in an output; `None` if it is not TAP.
 pub fn read(text: &str) -> Option<Vec<Test>> {
     let lines: Vec<&str> = text.lines().collect();
     let is_tap = |line: &&str| line.starts_with("TAP version ") || is_plan(line);
     if !lines.iter().any(is_tap) {
         return None;
     }
-    // Runners with subtests announce them; for others, a comment is the title of what follows.
+    // Runners with subtests announce them; others print the title of a group as a comment.
     let announces = lines.iter().any(|line| line.trim_start().starts_with("# Subtest: "));
     let mut tests = Vec::new();
     let mut title = "";
-    // The names around a line, with their indentation.
+    // The names of the groups around a line, with their indentation.
     let mut around: Vec<(usize, String)> = Vec::new();
     let mut at = 0;
     while let Some(&line) = lines.get(at) {
@@ -62,7 +63,7 @@ fn is_plan(line: &str) -> bool {
     count.is_some_and(|count| !count.is_empty() && count.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// `ok 1 - name # directive`; the number and the dash can be left out.
+/// Parses `ok 1 - name # directive`; the number and the dash are optional.
 fn point(indentation: usize, line: &str) -> Option<Point<'_>> {
     let (ok, rest) = match line.strip_prefix("not ok") {
         Some(rest) => (false, rest),
@@ -90,7 +91,7 @@ fn unescaped(name: &str) -> String {
     name.replace("\\#", "#").replace("\\\\", "\\")
 }
 
-/// What stands below a test: its YAML block, or lines that are indented further.
+/// The details below a test: its YAML block, or lines that are indented further.
 fn details<'a>(lines: &[&'a str], indentation_of_point: usize) -> Vec<&'a str> {
     let deeper = |line: &&&str| line.trim().is_empty() || indentation(line) > indentation_of_point;
     let below = lines.iter().take_while(deeper).copied();
@@ -101,7 +102,7 @@ fn details<'a>(lines: &[&'a str], indentation_of_point: usize) -> Vec<&'a str> {
         block.truncate(end.map_or(block.len(), |end| end + 1));
         return block;
     }
-    // The tests of a subtest can be announced only by what they are indented by.
+    // Subtests may be recognisable only by their indentation.
     below
         .take_while(|line| {
             let line = line.trim_start();
@@ -110,7 +111,7 @@ fn details<'a>(lines: &[&'a str], indentation_of_point: usize) -> Vec<&'a str> {
         .collect()
 }
 
-/// None for what only holds other tests: those say what is wrong.
+/// Converts a result; `None` for a failed group, since its tests have the reason.
 fn describe(
     point: &Point<'_>,
     details: &[&str],
@@ -150,7 +151,7 @@ fn describe(
     Some(test)
 }
 
-/// Seconds.
+/// The duration in seconds.
 fn duration(details: &[&str], directive: &str) -> Option<f64> {
     let milliseconds = match directive.strip_prefix("time=") {
         Some(time) => time.trim_end().strip_suffix("ms")?.to_owned(),
@@ -163,7 +164,8 @@ fn is_block(details: &[&str]) -> bool {
     details.first().is_some_and(|line| line.trim() == "---")
 }
 
-/// Why a test failed: the first field that says so, or what stands before the place and the stack.
+/// The reason of a failure: the first field that has one, or the text before the place and the
+/// stack trace.
 fn message(details: &[&str]) -> Option<String> {
     if !is_block(details) {
         return details.iter().find_map(|line| short_message(line.trim()));
@@ -185,7 +187,7 @@ fn stack(details: &[&str]) -> String {
     }
 }
 
-/// A field of a YAML block, at any depth; none if it is empty.
+/// A field of a YAML block, at any depth; `None` if it is empty.
 fn field(details: &[&str], key: &str) -> Option<String> {
     let value = |line: &str| line.trim_start().strip_prefix(key)?.strip_prefix(':').map(str::len);
     details.iter().enumerate().find_map(|(at, line)| {
@@ -212,11 +214,11 @@ fn unquoted(text: &str) -> String {
     if let Some(text) = inner('\'') {
         return text.replace("''", "'");
     }
-    // What YAML has in double quotes is near enough to JSON.
+    // Strings in double quotes are decoded as JSON, which is close enough to YAML.
     inner('"').and_then(|_| serde_json::from_str(text).ok()).unwrap_or_else(|| text.to_owned())
 }
 
-/// Lines without the indentation that they share.
+/// Removes the common indentation of lines.
 fn dedented(lines: &[&str]) -> String {
     let full = lines.iter().filter(|line| !line.trim().is_empty());
     let shared = full.map(|line| indentation(line)).min().unwrap_or(0);
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_protocol_has_corners() {
+    fn unusual_tap_is_parsed() {
         for (text, wanted) in [
             ("", None),
             ("ok\n", None),

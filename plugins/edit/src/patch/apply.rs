@@ -1,19 +1,19 @@
-//! The hunks of one file against its content.
+//! Applies hunks to the content of a file.
 
 use super::{Hunk, Line};
 
 /// A hunk that does not apply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Mismatch<'a> {
-    /// Which hunk of the file, from 0.
+    /// The index of the hunk in the file's patch.
     pub(super) hunk: usize,
-    /// The line of the original file where it stops fitting, from 1.
+    /// The first line of the original file that differs, from 1.
     pub(super) line: usize,
-    /// What the hunk has there.
+    /// The line in the hunk; `None` after its end.
     pub(super) expected: Option<&'a [u8]>,
-    /// What the file has there.
+    /// The line in the file; `None` after its end.
     pub(super) found: Option<&'a [u8]>,
-    /// What is the matter.
+    /// What differs, in words.
     pub(super) reason: &'static str,
 }
 
@@ -22,15 +22,15 @@ const LINE_END: &str = "only the line ends differ (CRLF and LF)";
 const NO_NEWLINE: &str = "the file has no newline after its last line; the patch needs '\\ No newline at end of file' there";
 const NEWLINE: &str = "the file has a newline after this line; the patch says it has none";
 const PAST_END: &str = "the file ends before it";
-const GOES_ON: &str = "the patch says that the file ends here without a newline, but it goes on";
-const GLUES: &str = "the line before has no newline, so nothing can be added after it; the hunk must replace that line too";
+const CONTINUES: &str = "the patch says that the file ends here without a newline, but it goes on";
+const JOINS_LINES: &str = "the line before has no newline, so nothing can be added after it; the hunk must replace that line too";
 
 /// The lines of a file, each with its line feed.
 pub(super) fn lines(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// Applies hunks to the lines of a file, each exactly where it says.
+/// Applies hunks to the lines of a file, each exactly at its line number.
 ///
 /// # Errors
 /// Every hunk that does not fit.
@@ -72,7 +72,7 @@ fn mismatch<'a>(file: &[&'a [u8]], index: usize, hunk: &Hunk<'a>) -> Option<Mism
     None
 }
 
-/// A line without its line feed, and whether it has one.
+/// A line without its line feed, and whether it had one.
 fn split(line: &[u8]) -> (&[u8], bool) {
     match line.strip_suffix(b"\n") {
         Some(text) => (text, true),
@@ -92,7 +92,7 @@ fn difference(found: &[u8], wanted: &Line) -> &'static str {
     }
 }
 
-/// Puts the changed file together, and refuses to glue two lines into one.
+/// Builds the changed file. A hunk that would join two lines is an error.
 fn assemble<'a>(file: &[&[u8]], hunks: &[Hunk<'a>]) -> Result<Vec<u8>, Mismatch<'a>> {
     let mut result: Vec<u8> = Vec::with_capacity(file.iter().map(|line| line.len()).sum());
     let open = |result: &[u8]| !result.is_empty() && !result.ends_with(b"\n");
@@ -103,13 +103,13 @@ fn assemble<'a>(file: &[&[u8]], hunks: &[Hunk<'a>]) -> Result<Vec<u8>, Mismatch<
     for (index, hunk) in hunks.iter().enumerate() {
         for line in &file[done..hunk.start] {
             if open(&result) {
-                return stop(index - 1, done, GOES_ON);
+                return stop(index - 1, done, CONTINUES);
             }
             result.extend_from_slice(line);
         }
         for line in hunk.new_lines() {
             if open(&result) {
-                return stop(index, hunk.start, GLUES);
+                return stop(index, hunk.start, JOINS_LINES);
             }
             result.extend_from_slice(line.text);
             if line.newline {
@@ -120,21 +120,22 @@ fn assemble<'a>(file: &[&[u8]], hunks: &[Hunk<'a>]) -> Result<Vec<u8>, Mismatch<
     }
     for line in &file[done..] {
         if open(&result) {
-            return stop(hunks.len() - 1, done, GOES_ON);
+            return stop(hunks.len() - 1, done, CONTINUES);
         }
         result.extend_from_slice(line);
     }
     Ok(result)
 }
 
-/// The index of the line nearest to where `hunk` says it begins at which its old lines stand.
-/// A hunk without old lines fits anywhere, which tells nobody anything.
+/// The index nearest to the hunk's position at which its old lines occur. `None` for a hunk without
+/// old lines, which would fit anywhere.
 ///
-/// Knuth, Morris and Pratt's search: a number of comparisons in proportion to the lines.
+/// Uses the algorithm of Knuth, Morris and Pratt: the number of comparisons is linear.
 pub(super) fn nearest(file: &[&[u8]], hunk: &Hunk) -> Option<usize> {
     let pattern: Vec<(&[u8], bool)> =
         hunk.old_lines().map(|line| (line.text, line.newline)).collect();
-    // border[n]: how long a proper beginning of the first n + 1 lines is also their end.
+    // border[n]: the length of the longest proper prefix of the first n + 1 lines that is also
+    // their suffix.
     let mut border = vec![0; pattern.len()];
     let mut length = 0;
     for index in 1..pattern.len() {
@@ -170,7 +171,7 @@ mod tests {
     use crate::patch::parse;
 
     #[test]
-    fn hunks_apply_where_they_say() {
+    fn hunks_apply_at_their_line_numbers() {
         for (file, hunks, wanted) in [
             ("a\nb\nc\n", "@@ -2 +2 @@\n-b\n+B\n", "a\nB\nc\n"),
             ("a\nb\nc\n", "@@ -1,0 +2 @@\n+x\n@@ -3 +4,0 @@\n-c\n", "a\nx\nb\n"),
@@ -183,7 +184,7 @@ mod tests {
             ("a\r\nb\n", "@@ -1 +1 @@\n-a\r\n+A\r\n", "A\r\nb\n"),
             ("\n\n", "@@ -1,2 +1,3 @@\n\n+x\n\n", "\nx\n\n"),
             ("caf\u{e9}\n", "@@ -1 +1 @@\n-caf\u{e9}\n+x\n", "x\n"),
-            // Counts that say more than there is: the line counts as the hunk's first.
+            // Counts that are too high: the line number is that of the hunk's first line.
             ("1\n2\n3\n", "@@ -2,7 +2,7 @@\n+x\n", "1\nx\n2\n3\n"),
         ] {
             let patch = parse(hunks.as_bytes()).unwrap();
@@ -193,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn mismatches_are_reported() {
         type Wanted<'a> = (usize, usize, Option<&'a str>, Option<&'a str>, &'a str, Option<usize>);
         let tests: &[(&str, &str, &[Wanted])] = &[
-            // No fuzz and no offset, but a hint.
+            // Fuzz and offsets are not supported, but the error has a hint.
             (
                 "x\na\nb\n",
                 "@@ -1,2 +1,2 @@\n a\n-b\n+c\n",
@@ -224,17 +225,17 @@ mod tests {
                 "@@ -1 +1 @@\n-a\n\\ No newline\n+b\n",
                 &[(0, 1, Some("a"), Some("a"), NEWLINE, None)],
             ),
-            // Lines are never glued together.
-            ("a", "@@ -1,0 +2 @@\n+b\n", &[(0, 2, None, None, GLUES, None)]),
+            // Lines are never joined.
+            ("a", "@@ -1,0 +2 @@\n+b\n", &[(0, 2, None, None, JOINS_LINES, None)]),
             (
                 "a\nb\n",
                 "@@ -1 +1 @@\n-a\n+A\n\\ No newline\n",
-                &[(0, 2, None, None, GOES_ON, Some(0))],
+                &[(0, 2, None, None, CONTINUES, Some(0))],
             ),
             (
                 "a\nb\nc\n",
                 "@@ -1 +1 @@\n-a\n+A\n\\ No newline\n@@ -3 +3 @@\n-c\n+C\n",
-                &[(0, 2, None, None, GOES_ON, Some(0))],
+                &[(0, 2, None, None, CONTINUES, Some(0))],
             ),
         ];
         for (file, hunks, wanted) in tests {

@@ -1,4 +1,4 @@
-//! The workspace before a patch: what the patch starts from, and where it can make something.
+//! The state of the workspace before the patch: source files, and whether targets are free.
 
 use std::collections::BTreeSet;
 use std::{fs, io};
@@ -8,7 +8,7 @@ use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use super::{FilePatch, Kind, Operation};
 use crate::paths::editable;
 
-/// What is at a path.
+/// What exists at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Nothing,
@@ -17,25 +17,27 @@ pub(super) enum Found {
     Directory,
 }
 
-/// What is where the patch makes something.
+/// Whether a path is free for a new entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Nothing.
+    /// Nothing exists at the path.
     Free,
-    /// Only what the patch takes away, and these directories around it, those within others
-    /// first.
+    /// Only files exist there that the patch removes, in these directories, which are listed with
+    /// the innermost first.
     Vacated(Vec<WorkspacePath>),
-    /// Something that stays, as this says.
+    /// Something exists that the patch does not remove; the string describes it.
     Taken(String),
 }
 
-/// The workspace, and what of it the patch takes away.
+/// The workspace, with the set of paths that the patch removes.
 pub(super) struct Before<'a> {
     context: &'a Context,
     removed: BTreeSet<WorkspacePath>,
 }
 
 impl<'a> Before<'a> {
+    /// Collects the paths that the patch removes.
+    ///
     /// # Errors
     /// `PathNotAllowed` for a file that may not be edited.
     pub(super) fn new(context: &'a Context, files: &[FilePatch]) -> Result<Self, ToolError> {
@@ -47,7 +49,7 @@ impl<'a> Before<'a> {
         Ok(Self { context, removed })
     }
 
-    /// What is at `path` itself.
+    /// What exists at `path`; a symbolic link is not followed.
     ///
     /// # Errors
     /// As [`ToolError::io`].
@@ -68,11 +70,11 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// What kind of file the patch starts from. None behind a symbolic link, so that what a
-    /// patch says it changes is what it changes.
+    /// The kind of a file that the patch reads. Symbolic links above it are an error, so that a
+    /// patch changes only files whose paths it names.
     ///
     /// # Errors
-    /// `PathNotAllowed` behind a link; `FileNotFoundError`, `IsADirectoryError`; as
+    /// `PathNotAllowed` below a link; `FileNotFoundError`, `IsADirectoryError`; those of
     /// [`Before::find`].
     pub(super) fn source(&self, path: &WorkspacePath) -> Result<Kind, ToolError> {
         for parent in path.parents() {
@@ -88,10 +90,10 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// Whether the patch can make something at `path`.
+    /// Checks whether the patch can create something at `path`.
     ///
     /// # Errors
-    /// `PathNotAllowed` behind a link that stays; as [`Before::find`].
+    /// `PathNotAllowed` below a link that the patch does not remove; those of [`Before::find`].
     pub(super) fn target(&self, path: &WorkspacePath) -> Result<Place, ToolError> {
         for parent in path.parents() {
             if self.removed.contains(&parent) {
@@ -117,7 +119,7 @@ impl<'a> Before<'a> {
         })
     }
 
-    /// A directory and those in it, if all that they hold is what the patch takes away.
+    /// A directory and its subdirectories, if the patch removes all files in them.
     fn emptied(&self, top: &WorkspacePath) -> Result<Option<Vec<WorkspacePath>>, ToolError> {
         let mut directories = vec![top.clone()];
         let mut done = 0;

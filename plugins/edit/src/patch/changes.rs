@@ -1,34 +1,34 @@
-//! What a patch does, once it is known to fit.
+//! The changes that a checked patch makes, and making them.
 
 use std::fs;
 
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 
-/// Changes, with everything that they need of the files before. They are made in the order of
-/// the fields, so that a file may take the name of one that goes, whichever comes first in the
-/// patch. Links come last: nothing is written through one that the patch itself makes.
+/// All changes of a patch. They are made in the order of the fields, so that a file can take the
+/// path of a removed one regardless of the order in the patch. Links are created last, so that
+/// nothing is written through them.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Files and links that go.
+    /// Files and links to remove.
     pub(super) removals: Vec<WorkspacePath>,
-    /// Files and links that move to where nothing is.
+    /// Files and links to rename; the new paths are free.
     pub(super) renames: Vec<(WorkspacePath, WorkspacePath)>,
-    /// Directories that are empty by then, those within others first.
+    /// Directories to remove, which are empty by then, the innermost first.
     pub(super) directories: Vec<WorkspacePath>,
-    /// Files with all of their bytes.
+    /// Files to write, with their contents.
     pub(super) writes: Vec<(WorkspacePath, Vec<u8>)>,
-    /// Files that become executable or no longer are.
+    /// Files to make executable or not executable.
     pub(super) modes: Vec<(WorkspacePath, bool)>,
-    /// Symbolic links and where they lead.
+    /// Symbolic links to create, with their targets.
     pub(super) links: Vec<(WorkspacePath, String)>,
 }
 
 impl Changes {
-    /// Makes the changes.
+    /// Makes all changes in order.
     ///
     /// # Errors
-    /// Those of [`ToolError::io`], for the first change that fails; those before it are made.
-    pub(super) fn carry_out(self, context: &Context) -> Result<(), ToolError> {
+    /// Those of [`ToolError::io`], for the first change that fails; earlier ones stay.
+    pub(super) fn apply(self, context: &Context) -> Result<(), ToolError> {
         for path in &self.removals {
             context.remove(path)?;
         }

@@ -1,4 +1,5 @@
-//! Why a patch does not fit the workspace: a message for reading and fields for programs.
+//! Collects the reasons why a patch does not fit the workspace, as a message and as a failure
+//! document.
 
 use cofferdam_sdk::{ToolError, WorkspacePath};
 use serde::Serialize;
@@ -6,14 +7,14 @@ use serde::Serialize;
 use super::apply::{Mismatch, nearest};
 use super::{Hunk, Shown};
 
-/// How many failures are described; more than these are only counted. It also bounds the
-/// search for places where hunks would apply.
-const DESCRIBED: usize = 50;
+/// The maximum number of failures that are described; more are only counted. It also bounds the
+/// searches for positions where hunks would apply.
+const MAX_DESCRIBED: usize = 50;
 
-/// How much of a line the fields hold, in characters.
-const LINE: usize = 500;
+/// The maximum length of a line in the document, in characters.
+const MAX_LINE_CHARS: usize = 500;
 
-/// One thing that does not fit.
+/// A reason why the patch does not fit.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Failure {
     file: String,
@@ -22,7 +23,7 @@ struct Failure {
     hunk: Option<HunkFailure>,
 }
 
-/// Where a hunk does not fit.
+/// The position at which a hunk does not fit.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct HunkFailure {
     hunk: usize,
@@ -35,11 +36,11 @@ struct HunkFailure {
 #[derive(Serialize)]
 struct Document {
     failures: Vec<Failure>,
-    /// How many there are beside these.
+    /// The number of failures that are not listed.
     more: usize,
 }
 
-/// All that does not fit.
+/// All failures of a patch.
 #[derive(Default)]
 pub(super) struct Failures {
     messages: Vec<String>,
@@ -48,9 +49,9 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Something about a file as a whole.
+    /// Adds a failure that concerns a whole file.
     pub(super) fn add(&mut self, path: &WorkspacePath, reason: &str) {
-        if self.described.len() >= DESCRIBED {
+        if self.described.len() >= MAX_DESCRIBED {
             self.more += 1;
             return;
         }
@@ -62,7 +63,7 @@ impl Failures {
         });
     }
 
-    /// Hunks that do not apply to the lines of a file.
+    /// Adds hunks that do not apply.
     pub(super) fn add_hunks(
         &mut self,
         path: &WorkspacePath,
@@ -70,7 +71,7 @@ impl Failures {
         hunks: &[Hunk],
         mismatches: &[Mismatch],
     ) {
-        let room = DESCRIBED.saturating_sub(self.described.len()).min(mismatches.len());
+        let room = MAX_DESCRIBED.saturating_sub(self.described.len()).min(mismatches.len());
         self.more += mismatches.len() - room;
         for mismatch in &mismatches[..room] {
             let would_apply_at =
@@ -90,7 +91,7 @@ impl Failures {
         }
     }
 
-    /// Nothing, or the error that says it all.
+    /// `Ok` if there are no failures, otherwise the error with all of them.
     pub(super) fn into_result(mut self) -> Result<(), ToolError> {
         if self.described.is_empty() {
             return Ok(());
@@ -123,5 +124,5 @@ fn describe(path: &WorkspacePath, mismatch: &Mismatch, would_apply_at: Option<us
 }
 
 fn text(line: &[u8]) -> String {
-    String::from_utf8_lossy(line).chars().take(LINE).collect()
+    String::from_utf8_lossy(line).chars().take(MAX_LINE_CHARS).collect()
 }

@@ -1,15 +1,15 @@
-//! Hunks: `@@ -OLD,COUNT +NEW,COUNT @@` and the lines below it.
+//! Parses hunks: `@@ -OLD,COUNT +NEW,COUNT @@` and the lines below it.
 //!
-//! The counts are trusted where the lines fit them. Where they don't, as is common in patches
-//! that were not made by a program, the lines are counted, as `git apply --recount` does.
+//! The counts are used if the lines fit them. Otherwise, as is common in patches that were not made
+//! by a program, the lines are counted, as `git apply --recount` does.
 
 use super::cursor::Cursor;
 use super::{Hunk, Line, PatchError, Side};
 
-/// No text file has more lines; keeps sums of line numbers within 32 bits.
-const MAX_LINE: usize = i32::MAX as usize;
+/// The maximum line number; keeps sums of line numbers within 32 bits.
+const MAX_LINE_NUMBER: usize = i32::MAX as usize;
 
-/// Reads all hunks of one file.
+/// Parses all hunks of one file.
 pub(super) fn parse_all<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Hunk<'a>>, PatchError> {
     let mut hunks: Vec<Hunk> = Vec::new();
     loop {
@@ -60,25 +60,25 @@ fn parse<'a>(cursor: &mut Cursor<'a>) -> Result<Hunk<'a>, PatchError> {
     };
     if body.lines.is_empty() {
         cursor.back_to(first);
-        return Err(cursor.expected(LINE));
+        return Err(cursor.expected(EXPECTED_LINE));
     }
     let start = match (header.old_start, header.old_count, body.old_count) {
-        // Nothing is replaced: the number is that of the line before, ...
+        // Lines are only added: the number is that of the line before, ...
         (start, 0, 0) => start,
         (0, _, 0) => 0,
         (0, _, _) => {
             let problem = "expected an old line number of at least 1: the hunk has lines of the original file";
             return Err(PatchError::Malformed { line, problem: problem.to_owned() });
         }
-        // ... otherwise of the first line.
+        // ... otherwise that of the first line.
         (start, _, _) => start - 1,
     };
     Ok(Hunk { line, start, old_count: body.old_count, recounted, lines: body.lines })
 }
 
-const LINE: &str = "a line that begins with ' ', '+', '-' or '\\'";
+const EXPECTED_LINE: &str = "a line that begins with ' ', '+', '-' or '\\'";
 
-/// The numbers of a hunk header. Where the new lines begin is of no use.
+/// The numbers in a hunk header. The new start line is not needed.
 #[derive(Debug, PartialEq, Eq)]
 struct Header {
     old_start: usize,
@@ -95,7 +95,7 @@ impl Header {
     }
 }
 
-/// `START,COUNT`, or `START` for one line.
+/// Parses `START,COUNT`, or `START` for one line.
 fn range(text: &[u8]) -> Option<(usize, usize, &[u8])> {
     let (start, text) = number(text)?;
     match text.strip_prefix(b",") {
@@ -108,35 +108,35 @@ fn number(text: &[u8]) -> Option<(usize, &[u8])> {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
     let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    (number <= MAX_LINE).then_some((number, rest))
+    (number <= MAX_LINE_NUMBER).then_some((number, rest))
 }
 
-/// Lines of a hunk, as far as they are read.
+/// The lines of a hunk that were read so far.
 #[derive(Default)]
 struct Body<'a> {
     lines: Vec<Line<'a>>,
     old_count: usize,
     new_count: usize,
-    /// A line without a newline was the last one of this side.
+    /// The old side has ended with a line without a newline.
     old_ended: bool,
     new_ended: bool,
 }
 
 impl<'a> Body<'a> {
-    /// Takes the next line of the patch.
+    /// Adds the next line of the patch.
     ///
     /// # Errors
-    /// What was expected in its place.
+    /// What was expected instead of this line.
     fn push(&mut self, line: &'a [u8]) -> Result<(), &'static str> {
         let (side, text) = match line {
             [b' ', text @ ..] => (Side::Both, text),
             [b'-', text @ ..] => (Side::Old, text),
             [b'+', text @ ..] => (Side::New, text),
-            // An empty line whose blank was lost.
+            // An empty context line whose blank was lost.
             [] | [b'\r'] => (Side::Both, line),
-            // `\ No newline at end of file`, in whatever language.
+            // `\ No newline at end of file`, in any language.
             [b'\\', b' ', ..] => return self.end_without_newline(),
-            _ => return Err(LINE),
+            _ => return Err(EXPECTED_LINE),
         };
         let (old, new) = (side != Side::New, side != Side::Old);
         if (old && self.old_ended) || (new && self.new_ended) {
@@ -161,7 +161,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Reads as many lines as the header says; nothing if that does not fit the patch.
+/// Reads as many lines as the header says; `None` if the counts do not fit.
 fn counted<'a>(cursor: &mut Cursor<'a>, header: &Header) -> Option<Body<'a>> {
     let mut body = Body::default();
     while body.old_count < header.old_count || body.new_count < header.new_count {
@@ -175,7 +175,7 @@ fn counted<'a>(cursor: &mut Cursor<'a>, header: &Header) -> Option<Body<'a>> {
     if body.old_count != header.old_count || body.new_count != header.new_count {
         return None;
     }
-    // More lines of a hunk mean that the counts were too low.
+    // If more lines of a hunk follow, the counts were too low.
     let end = cursor.number();
     cursor.skip_blank();
     let more = [" ", "+", "-", "\\"].iter().any(|prefix| cursor.at(prefix));
@@ -186,7 +186,7 @@ fn counted<'a>(cursor: &mut Cursor<'a>, header: &Header) -> Option<Body<'a>> {
     Some(body)
 }
 
-/// Reads all lines up to something that is no part of a hunk.
+/// Reads all lines up to one that can't be part of a hunk.
 fn recount<'a>(cursor: &mut Cursor<'a>) -> Result<Body<'a>, PatchError> {
     let mut body = Body::default();
     while let Some(line) = cursor.raw() {
@@ -214,7 +214,7 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// What follows the hunks of `text`, and the hunks as `start: lines`.
+    /// The parsed hunks as `start: lines`, and the line after them.
     fn read(text: &str) -> Result<(Vec<String>, Option<String>), PatchError> {
         let mut cursor = Cursor::new(text.as_bytes());
         let hunks = parse_all(&mut cursor)?;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_fit_are_trusted() {
+    fn correct_counts_are_used() {
         for (text, hunks, rest) in [
             ("@@ -1 +1 @@\n-a\n+b\n", &["0: -a+b"][..], None),
             (
@@ -254,7 +254,8 @@ mod tests {
             ("@@ -0,0 +1 @@\n+b\n\\ No newline at end of file\n", &["0: +b\\"], None),
             ("@@ -1 +1 @@\n-a\n\\ No newline\n+a\n", &["0: -a\\+a"], None),
             ("@@ -1,2 +1,2 @@\n-a\n\n+b\n", &["0: -a=+b"], None),
-            // What looks like a file header is a changed line, as the counts say.
+            // Lines that look like a file header are changed lines, because the counts include
+            // them.
             ("@@ -1 +1 @@\n--- a\n+++ b\n@@ -9 +9 @@\n-c\n+d", &["0: --- a+++ b", "8: -c+d"], None),
             ("@@ -1 +1 @@\n-a\n+b\n--- x\n+++ x\n@@ -1 +1 @@\n", &["0: -a+b"], Some("--- x")),
             ("@@ -1 +1 @@\n-a\n+b\n-- \n2.39.5\n", &["0: -a+b"], Some("-- ")),
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_do_not_fit_are_replaced() {
+    fn wrong_counts_are_replaced() {
         for (text, hunks, rest) in [
             (
                 "@@ -10,7 +10,7 @@\n-\told code\n+\tnew code",
@@ -291,7 +292,7 @@ mod tests {
                 Some("--- x"),
             ),
             ("@@ -1,9 +1,9 @@\n-a\n-- \n2.39.5\n", &["0 recounted: -a"], Some("-- ")),
-            // Too low is as wrong as too high.
+            // Counts that are too low.
             ("@@ -1,1 +1,1 @@\n-a\n+b\n-c\n+d\n", &["0 recounted: -a+b-c+d"], None),
             ("@@ -1 +1 @@\n-a\n+b\n\n c\n", &["0 recounted: -a+b==c"], None),
             ("@@ -0,9 +1,9 @@\n+a\n", &["0 recounted: +a"], None),
@@ -301,8 +302,13 @@ mod tests {
         }
     }
 
+    fn assert_malformed(text: &str, line: usize, problem: &str) {
+        let wanted = PatchError::Malformed { line, problem: problem.to_owned() };
+        assert_eq!(read(text).unwrap_err(), wanted, "{text}");
+    }
+
     #[test]
-    fn what_is_malformed_is_named() {
+    fn malformed_hunk_headers_are_reported() {
         for (text, line, problem) in [
             (
                 "@@ def f():\n a",
@@ -324,6 +330,24 @@ mod tests {
                 1,
                 "expected a hunk with two sides, found one of a combined diff (of a merge)",
             ),
+            (
+                "@@ -0,1 +1 @@\n-a\n+b\n",
+                1,
+                "expected an old line number of at least 1: the hunk has lines of the original file",
+            ),
+            (
+                "@@ -5,2 +5 @@\n-a\n-b\n+c\n@@ -6 +6 @@\n-b\n",
+                5,
+                "expected a hunk after line 6 of the file, where the hunk before ends, found one that begins at line 6",
+            ),
+        ] {
+            assert_malformed(text, line, problem);
+        }
+    }
+
+    #[test]
+    fn malformed_hunk_lines_are_reported() {
+        for (text, line, problem) in [
             (
                 "@@ -1 +1 @@\n",
                 2,
@@ -349,22 +373,8 @@ mod tests {
                 4,
                 "expected no more lines of a side that ended without a newline, found \"-b\"",
             ),
-            (
-                "@@ -0,1 +1 @@\n-a\n+b\n",
-                1,
-                "expected an old line number of at least 1: the hunk has lines of the original file",
-            ),
-            (
-                "@@ -5,2 +5 @@\n-a\n-b\n+c\n@@ -6 +6 @@\n-b\n",
-                5,
-                "expected a hunk after line 6 of the file, where the hunk before ends, found one that begins at line 6",
-            ),
         ] {
-            assert_eq!(
-                read(text).unwrap_err(),
-                PatchError::Malformed { line, problem: problem.to_owned() },
-                "{text}"
-            );
+            assert_malformed(text, line, problem);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `edit_code` and `apply_patch`: unified diffs, and what git adds to them.
+//! `edit_code` and `apply_patch`: apply unified diffs, including git's extensions.
 //!
 //! | module | does |
 //! |---|---|
@@ -6,16 +6,16 @@
 //! | `parse` | files and their headers |
 //! | `name` | file names: prefixes, quotes |
 //! | `hunk` | hunks, with counts that may be wrong |
-//! | `apply` | the hunks of one file against its content |
-//! | `before` | what is in the workspace before the patch |
-//! | `failure` | why a patch does not fit the workspace |
-//! | `plan` | all files of a patch against the workspace |
-//! | `changes` | what is done in the end, and in which order |
+//! | `apply` | applies hunks to the content of a file |
+//! | `before` | the state of the workspace before the patch |
+//! | `failure` | collects reasons why a patch does not fit |
+//! | `plan` | checks a patch against the workspace and plans the changes |
+//! | `changes` | makes the changes, in a safe order |
 //! | `tools` | the two tools |
 //!
-//! Hunks apply exactly at the lines of the original file that they name. All of a patch is
-//! about the files as they are before it: two files may swap their names. Left out on purpose:
-//! fuzz, offsets, binary patches, submodules, combined diffs.
+//! Hunks apply exactly at the line numbers that they name. All of a patch refers to the files
+//! before it, so two files can swap their names. Not supported on purpose: fuzz, offsets, binary
+//! patches, submodules, combined diffs.
 //!
 //! The format is the one of git's "Generating patch text with -p"
 //! (<https://git-scm.com/docs/diff-format>) and of POSIX `diff -u`.
@@ -38,32 +38,32 @@ use cofferdam_sdk::ToolError;
 pub use parse::parse;
 pub use tools::{ApplyPatch, EditCode, Output, apply_patch, edit_code};
 
-/// A patch: what becomes of which files.
+/// A parsed patch of one or more files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch<'a> {
-    /// In the order of the patch; at least one.
+    /// The files in the order of the patch; at least one.
     pub files: Vec<FilePatch<'a>>,
 }
 
-/// What becomes of one file.
+/// The changes of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePatch<'a> {
-    /// The line of the patch where it begins, from 1.
+    /// The line of the patch at which the file's part begins, from 1.
     pub line: usize,
-    /// Which file, and what happens to it as a whole.
+    /// The path, and the change of the file as a whole.
     pub operation: Operation,
-    /// What the patch says that the file is; `None`: nothing.
+    /// The kind of file according to its mode; `None` if the patch has no mode.
     pub kind: Option<Kind>,
-    /// Whether the file is executable afterwards; `None`: as before.
+    /// Whether the file becomes executable or not; `None`: unchanged.
     pub executable: Option<bool>,
-    /// The file's header lines end in CRLF, so that the carriage returns in its hunks may
-    /// belong to the patch and not to the file.
+    /// The file's header lines end in CRLF, so the carriage returns in its hunks may be those of
+    /// the patch instead of the file.
     pub crlf: bool,
-    /// What changes in its content, in the order of the file.
+    /// The changes of the content, in the order of the file.
     pub hunks: Vec<Hunk<'a>>,
 }
 
-/// What git keeps under a name, as far as a patch can change it.
+/// The kind of an entry in a git tree that a patch can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A file, executable or not (mode 100755 or 100644).
@@ -81,60 +81,60 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What happens to a file as a whole. Names are as in the patch, without `a/` and `b/`.
+/// The change of a file as a whole. Names are without the prefixes `a/` and `b/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// Hunks without a file header.
     Unnamed,
-    /// The file stays where it is.
+    /// The file keeps its path.
     Modify(String),
-    /// The file is new.
+    /// The file is created.
     Create(String),
-    /// The file goes away.
+    /// The file is removed.
     Delete(String),
-    /// The file gets another name.
+    /// The file is moved.
     Rename {
-        /// The old name.
+        /// The path before the patch.
         from: String,
-        /// The new name.
+        /// The path after the patch.
         to: String,
     },
-    /// The file, as it was before the patch, is the beginning of a new one.
+    /// A copy of the file, as it was before the patch, is created.
     Copy {
-        /// The file that is read.
+        /// The file that is copied.
         from: String,
-        /// The new file.
+        /// The file that is created.
         to: String,
     },
 }
 
-/// Consecutive lines of a file, before and after.
+/// Consecutive lines of a file, before and after the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hunk<'a> {
-    /// The line of the patch where it begins, from 1.
+    /// The line of the patch at which the hunk begins, from 1.
     pub line: usize,
-    /// How many lines of the original file stand before it.
+    /// The number of lines of the original file before the hunk.
     pub start: usize,
-    /// How many lines of the original file it covers.
+    /// The number of lines of the original file in the hunk.
     pub old_count: usize,
-    /// The counts in its header did not fit its lines and were not used.
+    /// Whether the counts in its header were wrong and were ignored.
     pub recounted: bool,
-    /// Its lines.
+    /// Old, new and unchanged lines.
     pub lines: Vec<Line<'a>>,
 }
 
 impl<'a> Hunk<'a> {
-    /// Its lines in the original file.
+    /// The lines that are in the original file.
     pub fn old_lines(&self) -> impl Iterator<Item = &Line<'a>> {
         self.lines.iter().filter(|line| line.side != Side::New)
     }
 
-    /// Its lines in the changed file.
+    /// The lines that are in the changed file.
     pub fn new_lines(&self) -> impl Iterator<Item = &Line<'a>> {
         self.lines.iter().filter(|line| line.side != Side::Old)
     }
 
-    /// How many of its lines are on one side only.
+    /// The number of lines on this side only.
     fn count(&self, side: Side) -> usize {
         self.lines.iter().filter(|line| line.side == side).count()
     }
@@ -143,44 +143,44 @@ impl<'a> Hunk<'a> {
 /// One line of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Where it stands.
+    /// The side or sides that have the line.
     pub side: Side,
-    /// Its bytes without the line feed.
+    /// The bytes without the line feed.
     pub text: &'a [u8],
     /// Whether a line feed follows.
     pub newline: bool,
 }
 
-/// Which version of a file a line stands in.
+/// The version of a file that has a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The original (`-`).
+    /// Only in the original file (`-`).
     Old,
-    /// The changed one (`+`).
+    /// Only in the changed file (`+`).
     New,
-    /// Both (a blank).
+    /// In both files (a blank).
     Both,
 }
 
-/// Why a text is no patch that can be applied.
+/// Why a text can't be applied as a patch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
-    /// The text breaks the format.
+    /// The text is not a well-formed patch.
     #[error("line {line} of the patch: {problem}")]
     Malformed {
         /// The line of the patch, from 1.
         line: usize,
-        /// What was expected and what is there.
+        /// What was expected and what was found.
         problem: String,
     },
-    /// The patch does something that these tools don't do.
+    /// The patch has a kind of change that is not supported.
     #[error("line {line} of the patch: {file}: {problem}")]
     Unsupported {
         /// The line of the patch, from 1.
         line: usize,
         /// The file, as the patch names it.
         file: String,
-        /// What it is.
+        /// The kind of change, in words.
         problem: String,
     },
 }
@@ -195,15 +195,15 @@ impl From<PatchError> for ToolError {
     }
 }
 
-/// How much of a line is shown, in bytes.
-const SHOWN: usize = 120;
+/// The maximum length of a line in a message, in bytes.
+const MAX_SHOWN_BYTES: usize = 120;
 
-/// A line as messages show it: quoted, escaped, cut where it is long.
+/// Displays a line for a message: quoted, escaped and shortened.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cut = &self.0[..self.0.len().min(SHOWN)];
+        let cut = &self.0[..self.0.len().min(MAX_SHOWN_BYTES)];
         let more = if cut.len() < self.0.len() { "..." } else { "" };
         write!(f, "{:?}{more}", String::from_utf8_lossy(cut))
     }

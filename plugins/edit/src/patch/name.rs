@@ -2,24 +2,24 @@
 
 use std::borrow::Cow;
 
-/// A side of a file header.
+/// The name on a `---` or `+++` line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// `/dev/null`: the file is not there on this side.
+    /// `/dev/null`: the file does not exist on this side.
     Absent,
-    /// A name, its prefix still on it.
+    /// A name, with its prefix.
     Name(String),
 }
 
-/// Reads what follows `--- ` or `+++ `.
+/// Parses the text after `--- ` or `+++ `.
 ///
 /// # Errors
-/// What is wrong with the name.
+/// A message about the malformed name.
 pub(super) fn mark(text: &[u8]) -> Result<Mark, String> {
     let name = if text.starts_with(b"\"") {
         unquote(text)?.0
     } else {
-        // A time stamp follows after a tab; a tab in a name would be quoted.
+        // A time stamp follows after a tab; a tab in a name is quoted.
         let end = text.iter().position(|byte| *byte == b'\t').unwrap_or(text.len());
         text[..end].to_vec()
     };
@@ -27,24 +27,24 @@ pub(super) fn mark(text: &[u8]) -> Result<Mark, String> {
     Ok(if name == "/dev/null" { Mark::Absent } else { Mark::Name(name) })
 }
 
-/// Reads the name in a line such as `rename from NAME`: quoted or not, without a prefix.
+/// Parses the name in a line such as `rename from NAME`: quoted or not, without a prefix.
 ///
 /// # Errors
-/// What is wrong with the name.
+/// A message about the malformed name.
 pub(super) fn whole(text: &[u8]) -> Result<String, String> {
     let name = if text.starts_with(b"\"") { unquote(text)?.0 } else { text.to_vec() };
     utf8(name)
 }
 
-/// The name that both sides of `diff --git a/NAME b/NAME` have in common, without the
-/// prefixes. `None` where they differ, as those of a rename do, or can't be told apart.
+/// The common name of both sides of `diff --git a/NAME b/NAME`, without prefixes. `None` if the
+/// names differ, as in a rename, or can't be separated.
 pub(super) fn common_in_git_line(text: &[u8]) -> Option<String> {
     let (old, new): (Cow<[u8]>, Cow<[u8]>) = if text.starts_with(b"\"") {
         let (old, rest) = unquote(text).ok()?;
         let (new, _) = unquote(rest.strip_prefix(b" ")?).ok()?;
         (old.into(), new.into())
     } else {
-        // Names may hold blanks, but equal names are equally long.
+        // Names may contain blanks, but equal names have equal lengths.
         let middle = text.len() / 2;
         if text.len().is_multiple_of(2) || text[middle] != b' ' {
             return None;
@@ -55,8 +55,8 @@ pub(super) fn common_in_git_line(text: &[u8]) -> Option<String> {
     common(old, new).map(str::to_owned)
 }
 
-/// The name behind two names of one file: the same, or the same after two different prefixes
-/// of one character (`a/` and `b/`, or `i/` and `w/` with git's `diff.mnemonicPrefix`).
+/// The file name of two sides: they are equal, or equal after two different prefixes of one
+/// character (`a/` and `b/`, or `i/` and `w/` with git's `diff.mnemonicPrefix`).
 pub(super) fn common<'a>(old: &'a str, new: &str) -> Option<&'a str> {
     if old == new {
         return Some(old);
@@ -83,8 +83,8 @@ fn utf8(name: Vec<u8>) -> Result<String, String> {
         .map_err(|error| format!("the file name {} is not UTF-8", super::Shown(error.as_bytes())))
 }
 
-/// Reads a name in double quotes as git writes them: C escapes, bytes as three octal digits.
-/// Returns the name and what follows the closing quote.
+/// Parses a name in double quotes as git writes it: C escapes, bytes as three octal digits. Returns
+/// the name and the text after the closing quote.
 fn unquote(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     let unfinished = || format!("the file name {} has no closing quote", super::Shown(text));
     let mut name = Vec::new();

@@ -1,23 +1,24 @@
-//! Files and their headers.
+//! Parses a patch: files and their headers.
 //!
-//! Text before the first file, between files (mail headers, signatures) and after the last
-//! one is passed over, but never a line that may be a lost change.
+//! Other text before, between and after the files (mail headers, signatures) is skipped, but a line
+//! that may be a misplaced change is an error.
 
 use super::cursor::Cursor;
 use super::name::{self, Mark};
 use super::{FilePatch, Kind, Operation, Patch, PatchError, hunk};
 
-/// Reads a patch: any number of files, each with or without git's own headers; or hunks
-/// without a file header, as the only thing in the patch.
+/// Parses a patch: any number of files, each with or without git's headers; or only hunks without a
+/// file header.
 ///
-/// Takes time in proportion to the length of the patch.
+/// The time is linear in the length of the patch.
 ///
 /// # Errors
-/// The first line that breaks the format, or the first file that is more than plain text.
+/// [`PatchError::Malformed`] for the first line that breaks the format; [`PatchError::Unsupported`]
+/// for a change that is not of text.
 pub fn parse(patch: &[u8]) -> Result<Patch<'_>, PatchError> {
     let mut cursor = Cursor::new(patch);
     let mut files: Vec<FilePatch> = Vec::new();
-    // Whether what comes next may be any text, as it is before the first file.
+    // Whether arbitrary text may follow, as before the first file.
     let mut prose = true;
     while let Some(line) = cursor.header() {
         if cursor.at("diff --git ") {
@@ -55,7 +56,7 @@ pub fn parse(patch: &[u8]) -> Result<Patch<'_>, PatchError> {
     Ok(Patch { files })
 }
 
-/// Why a line outside of hunks stands for a change that can't be made.
+/// The reason why a line outside of hunks is a change that is not supported.
 fn unsupported(line: &[u8]) -> Option<&'static str> {
     let is_binary = line.starts_with(b"Binary files ") && line.ends_with(b" differ");
     [
@@ -73,14 +74,14 @@ fn unsupported(line: &[u8]) -> Option<&'static str> {
 
 const BINARY: &str = "a binary file; only changes of text are applied";
 
-/// Hunks without a file header.
+/// Parses hunks without a file header.
 fn unnamed_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
     let (line, crlf) = (cursor.number(), at_crlf(cursor));
     let hunks = hunk::parse_all(cursor)?;
     Ok(FilePatch { line, operation: Operation::Unnamed, kind: None, executable: None, crlf, hunks })
 }
 
-/// `---` and `+++` without a `diff --git` before them.
+/// Parses a file that begins with `---` and `+++`, without `diff --git`.
 fn plain_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
     let (line, crlf) = (cursor.number(), at_crlf(cursor));
     let operation = match marks(cursor)? {
@@ -108,7 +109,7 @@ fn plain_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> 
     Ok(FilePatch { line, operation, kind: None, executable: None, crlf, hunks })
 }
 
-/// Everything from one `diff --git` on.
+/// Parses a file that begins with `diff --git`.
 fn git_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
     let (line, crlf) = (cursor.number(), at_crlf(cursor));
     let names = cursor.after("diff --git ").unwrap_or_default();
@@ -144,19 +145,19 @@ fn git_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
     Ok(FilePatch { line, operation, kind: header.kind, executable, crlf, hunks })
 }
 
-/// What the lines between `diff --git` and `---` say.
+/// The header lines from `diff --git` to `---`.
 #[derive(Default)]
 struct GitHeader<'a> {
     line: usize,
-    /// What follows `diff --git`.
+    /// The text after `diff --git`.
     names: &'a [u8],
-    /// The one name in it, where there is one.
+    /// The name in `names`, if both sides have the same.
     common: Option<String>,
-    /// What all of its modes say that the file is.
+    /// The kind of file in all modes.
     kind: Option<Kind>,
-    /// Whether the file is executable afterwards, where its mode is changed or set.
+    /// Whether the file is executable after the patch; `None` if the mode is not changed or set.
     new_mode: Option<bool>,
-    /// Whether it is, where its mode is not changed.
+    /// Whether the file is executable according to the `index` line.
     index_mode: Option<bool>,
     creates: bool,
     deletes: bool,
@@ -167,7 +168,7 @@ struct GitHeader<'a> {
 }
 
 impl GitHeader<'_> {
-    /// Takes the next line, if it belongs to the header.
+    /// Parses the next line; returns `false` if it is not a header line.
     fn take(&mut self, cursor: &Cursor) -> Result<bool, PatchError> {
         if let Some(mode) = cursor.after("old mode ") {
             self.mode(cursor, mode)?;
@@ -197,7 +198,7 @@ impl GitHeader<'_> {
         Ok(true)
     }
 
-    /// Whether a mode is that of an executable file.
+    /// Parses a mode; returns whether it is that of an executable file.
     fn mode(&mut self, cursor: &Cursor, mode: &[u8]) -> Result<bool, PatchError> {
         let kind = match mode {
             b"100644" | b"100755" => Kind::File,
@@ -348,7 +349,7 @@ mod tests {
 
     const HUNK: &str = "@@ -1 +1 @@\n-a\n+b\n";
 
-    /// The files of a patch, each as its operation, new mode and number of hunks.
+    /// The files of a patch, each with its operation, new mode and number of hunks.
     fn read(text: &str) -> Vec<(Operation, Option<bool>, usize)> {
         let patch = parse(text.as_bytes()).unwrap_or_else(|error| unreachable!("{error}\n{text}"));
         patch
@@ -362,16 +363,32 @@ mod tests {
         Operation::Modify(name.to_owned())
     }
 
+    fn create(name: &str) -> Operation {
+        Operation::Create(name.to_owned())
+    }
+
+    fn delete(name: &str) -> Operation {
+        Operation::Delete(name.to_owned())
+    }
+
+    fn rename(from: &str, to: &str) -> Operation {
+        Operation::Rename { from: from.to_owned(), to: to.to_owned() }
+    }
+
+    fn copy(from: &str, to: &str) -> Operation {
+        Operation::Copy { from: from.to_owned(), to: to.to_owned() }
+    }
+
+    /// Checks the parsed operation of a header followed by one hunk, with LF and with CRLF.
+    fn check_with_hunk(header: &str, operation: &Operation, executable: Option<bool>) {
+        let text = format!("{header}{HUNK}");
+        for text in [text.replace('\n', "\r\n"), text] {
+            assert_eq!(read(&text), [(operation.clone(), executable, 1)], "{text}");
+        }
+    }
+
     #[test]
-    fn file_headers() {
-        let (create, delete) = (
-            |name: &str| Operation::Create(name.to_owned()),
-            |name: &str| Operation::Delete(name.to_owned()),
-        );
-        let rename =
-            |from: &str, to: &str| Operation::Rename { from: from.to_owned(), to: to.to_owned() };
-        let copy =
-            |from: &str, to: &str| Operation::Copy { from: from.to_owned(), to: to.to_owned() };
+    fn headers_with_or_without_git_give_the_operation() {
         for (header, operation, executable) in [
             ("", Operation::Unnamed, None),
             ("--- a/x y\n+++ b/x y\n", modify("x y"), None),
@@ -403,6 +420,14 @@ mod tests {
                 delete("x"),
                 None,
             ),
+        ] {
+            check_with_hunk(header, &operation, executable);
+        }
+    }
+
+    #[test]
+    fn names_are_unquoted_and_headers_rename_and_copy() {
+        for (header, operation, executable) in [
             (
                 "diff --git \"a/\\303\\244\" \"b/\\303\\244\"\n--- \"a/\\303\\244\"\n+++ \"b/\\303\\244\"\n",
                 modify("ä"),
@@ -424,11 +449,12 @@ mod tests {
                 Some(true),
             ),
         ] {
-            for text in [format!("{header}{HUNK}"), format!("{header}{HUNK}").replace('\n', "\r\n")]
-            {
-                assert_eq!(read(&text), [(operation.clone(), executable, 1)], "{text}");
-            }
+            check_with_hunk(header, &operation, executable);
         }
+    }
+
+    #[test]
+    fn git_headers_need_no_hunk() {
         for (text, operation, executable) in [
             ("diff --git a/x b/x\nold mode 100644\nnew mode 100755\n", modify("x"), Some(true)),
             (
@@ -496,9 +522,14 @@ mod tests {
         assert_eq!(read(sample), [(modify("src/main.go"), None, 1)]);
     }
 
+    const GIT: &str = "diff --git a/x b/x\n";
+
+    fn assert_error(text: &str, wanted: &str) {
+        assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), wanted, "{text}");
+    }
+
     #[test]
-    fn what_is_malformed_or_unsupported_is_named() {
-        let git = "diff --git a/x b/x\n";
+    fn malformed_patches_are_reported() {
         for (text, wanted) in [
             (
                 String::new(),
@@ -528,6 +559,15 @@ mod tests {
                 format!("--- a/x\n+++ b/x\n{HUNK}text\n+lost\n"),
                 "line 7 of the patch: expected a file header or a hunk header before more changed lines, found \"+lost\"",
             ),
+        ] {
+            assert_error(&text, wanted);
+        }
+    }
+
+    #[test]
+    fn malformed_git_headers_are_reported() {
+        let git = GIT;
+        for (text, wanted) in [
             (
                 git.to_owned(),
                 "line 1 of the patch: expected a change of the file's content, name or mode",
@@ -553,6 +593,15 @@ mod tests {
                 format!("{git}deleted file mode 100644\n--- /dev/null\n+++ b/x\n{HUNK}"),
                 "line 1 of the patch: expected /dev/null beside the name of a deleted file",
             ),
+        ] {
+            assert_error(&text, wanted);
+        }
+    }
+
+    #[test]
+    fn malformed_modes_renames_and_names_are_reported() {
+        let git = GIT;
+        for (text, wanted) in [
             (
                 format!("{git}new file mode 100600\n"),
                 "line 2 of the patch: expected mode 100644, 100755 or 120000, found \"new file mode 100600\"",
@@ -578,6 +627,19 @@ mod tests {
                 "line 2 of the patch: the file name \"\\\"a/x\" has no closing quote",
             ),
             (
+                format!("{git}old mode 100644\nnew mode 120000\n"),
+                "line 3 of the patch: expected the mode of the same kind of file; git deletes a file and creates a link, found \"new mode 120000\"",
+            ),
+        ] {
+            assert_error(&text, wanted);
+        }
+    }
+
+    #[test]
+    fn unsupported_patches_are_reported() {
+        let git = GIT;
+        for (text, wanted) in [
+            (
                 format!("{git}index 1..2\nGIT binary patch\nliteral 1\n"),
                 "line 3 of the patch: x: a binary file; only changes of text are applied",
             ),
@@ -588,10 +650,6 @@ mod tests {
             (
                 "Binary files x and y differ\n".to_owned(),
                 "line 1 of the patch: Binary files x and y differ: a binary file; only changes of text are applied",
-            ),
-            (
-                format!("{git}old mode 100644\nnew mode 120000\n"),
-                "line 3 of the patch: expected the mode of the same kind of file; git deletes a file and creates a link, found \"new mode 120000\"",
             ),
             (
                 format!("{git}deleted file mode 160000\n"),
@@ -610,7 +668,7 @@ mod tests {
                 "line 3 of the patch: ***************: a context diff; only unified diffs are applied",
             ),
         ] {
-            assert_eq!(parse(text.as_bytes()).unwrap_err().to_string(), wanted, "{text}");
+            assert_error(&text, wanted);
         }
     }
 }

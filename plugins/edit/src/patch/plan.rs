@@ -1,5 +1,4 @@
-//! All files of a patch against the workspace: what it makes of them, and everything that does
-//! not fit.
+//! Checks all files of a patch against the workspace and plans the changes.
 
 use std::collections::BTreeSet;
 use std::fmt::Arguments;
@@ -12,12 +11,12 @@ use super::failure::Failures;
 use super::{FilePatch, Hunk, Kind, Operation, PatchError, Side, apply};
 use crate::paths::editable;
 
-/// Checks a patch against the workspace. Gives what is to be changed, and a line for each file
-/// and hunk that says so.
+/// Checks a patch against the workspace. Returns the changes, and the output with one line for each
+/// file and hunk.
 ///
 /// # Errors
-/// `PathNotAllowed` for a file that a patch may not change; `PatchFailed` with everything that
-/// does not fit the workspace; the errors of reading the files.
+/// `PathNotAllowed` for a file that a patch may not change; `PatchFailed` with all reasons why the
+/// patch does not fit; the errors of reading files.
 pub(super) fn plan(
     files: Vec<FilePatch>,
     context: &Context,
@@ -41,9 +40,9 @@ pub(super) fn plan(
 struct Planner<'a> {
     context: &'a Context,
     before: Before<'a>,
-    /// Files that the patch changes, removes or renames. Those it only copies are not.
+    /// Files that the patch changes, removes or renames, but not the sources of copies.
     taken: BTreeSet<WorkspacePath>,
-    /// Files that the patch changes or makes.
+    /// Files that the patch changes or creates.
     made: BTreeSet<WorkspacePath>,
     failures: Failures,
     changes: Changes,
@@ -51,7 +50,8 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Adds one file. What does not fit is collected; what may not be done at all ends it.
+    /// Plans the changes of one file. Reasons why it does not fit are collected; a path that is not
+    /// allowed is an error at once.
     fn file(&mut self, mut patch: FilePatch) -> Result<(), ToolError> {
         match std::mem::replace(&mut patch.operation, Operation::Unnamed) {
             Operation::Unnamed => {
@@ -71,15 +71,15 @@ impl Planner<'_> {
                 self.modify(path, patch)
             }
             Operation::Create(name) => {
-                let Some(path) = self.make(&name)? else { return Ok(()) };
+                let Some(path) = self.register_target(&name)? else { return Ok(()) };
                 self.create(path, &patch)
             }
             Operation::Delete(name) => {
-                let Some(path) = self.take(&name)? else { return Ok(()) };
+                let Some(path) = self.register_source(&name)? else { return Ok(()) };
                 self.delete(path, patch)
             }
             Operation::Rename { from, to } => {
-                let (source, target) = (self.take(&from)?, self.make(&to)?);
+                let (source, target) = (self.register_source(&from)?, self.register_target(&to)?);
                 let (Some(source), Some(target)) = (source, target) else { return Ok(()) };
                 if self.is_once(&target, source != target) {
                     self.rename(source, target, patch)?;
@@ -88,21 +88,21 @@ impl Planner<'_> {
             }
             Operation::Copy { from, to } => {
                 let source = editable(self.context, &from)?;
-                let Some(target) = self.make(&to)? else { return Ok(()) };
+                let Some(target) = self.register_target(&to)? else { return Ok(()) };
                 self.copy(&source, target, patch)
             }
         }
     }
 
-    /// A file that this part of the patch starts from; nothing where another one does.
-    fn take(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
+    /// Registers a source file; `None` if another part of the patch has it already.
+    fn register_source(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
         let path = editable(self.context, name)?;
         let is_first = self.taken.insert(path.clone());
         Ok(self.is_once(&path, is_first).then_some(path))
     }
 
-    /// A file that this part of the patch makes; nothing where another one does.
-    fn make(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
+    /// Registers a file to create; `None` if another part of the patch has it already.
+    fn register_target(&mut self, name: &str) -> Result<Option<WorkspacePath>, ToolError> {
         let path = editable(self.context, name)?;
         let is_first = self.made.insert(path.clone());
         Ok(self.is_once(&path, is_first).then_some(path))
@@ -117,33 +117,33 @@ impl Planner<'_> {
 
     fn modify(&mut self, path: WorkspacePath, patch: FilePatch) -> Result<(), ToolError> {
         let Some(kind) = self.kind(&path, &patch)? else { return Ok(()) };
-        self.say(format_args!("patching {kind} {path}"));
+        self.add_output_line(format_args!("patching {kind} {path}"));
         let executable = patch.executable;
         if let Some(versions) = self.changed(&path, kind, patch)? {
-            self.keep(path, kind, versions, executable);
+            self.change_in_place(path, kind, versions, executable);
         }
         Ok(())
     }
 
     fn create(&mut self, path: WorkspacePath, patch: &FilePatch) -> Result<(), ToolError> {
         let kind = patch.kind.unwrap_or(Kind::File);
-        if self.clear(&path)?.is_none() {
+        if self.free_target(&path)?.is_none() {
             return Ok(());
         }
-        self.say(format_args!("creating {kind} {path}"));
+        self.add_output_line(format_args!("creating {kind} {path}"));
         if let Some(contents) = self.applied(&path, b"", &patch.hunks) {
             let executable = patch.executable == Some(true);
             if executable {
-                self.say_mode(executable);
+                self.add_mode_line(executable);
             }
-            self.place(path, kind, contents, executable);
+            self.create_entry(path, kind, contents, executable);
         }
         Ok(())
     }
 
     fn delete(&mut self, path: WorkspacePath, patch: FilePatch) -> Result<(), ToolError> {
         let Some(kind) = self.kind(&path, &patch)? else { return Ok(()) };
-        self.say(format_args!("deleting {kind} {path}"));
+        self.add_output_line(format_args!("deleting {kind} {path}"));
         if let Some(Versions { after, .. }) = self.changed(&path, kind, patch)? {
             if !after.is_empty() {
                 self.failures.add(&path, "the file has more in it than the patch deletes");
@@ -159,10 +159,10 @@ impl Planner<'_> {
         target: WorkspacePath,
         patch: FilePatch,
     ) -> Result<(), ToolError> {
-        let (kind, is_free) = (self.kind(&source, &patch)?, self.clear(&target)?);
+        let (kind, is_free) = (self.kind(&source, &patch)?, self.free_target(&target)?);
         let (Some(kind), Some(is_free)) = (kind, is_free) else { return Ok(()) };
-        self.say(format_args!("renaming {kind} {source} to {target}"));
-        // Where another file has to go first, or a link gets another target, it is made anew.
+        self.add_output_line(format_args!("renaming {kind} {source} to {target}"));
+        // If the target is not free yet, or a link gets another target, the file is created anew.
         if !is_free || (kind == Kind::Link && !patch.hunks.is_empty()) {
             self.copied(&source, target, kind, patch)?;
             self.changes.removals.push(source);
@@ -171,7 +171,7 @@ impl Planner<'_> {
         let executable = patch.executable;
         if let Some(versions) = self.changed(&source, kind, patch)? {
             self.changes.renames.push((source, target.clone()));
-            self.keep(target, kind, versions, executable);
+            self.change_in_place(target, kind, versions, executable);
         }
         Ok(())
     }
@@ -182,13 +182,13 @@ impl Planner<'_> {
         target: WorkspacePath,
         patch: FilePatch,
     ) -> Result<(), ToolError> {
-        let (kind, is_free) = (self.kind(source, &patch)?, self.clear(&target)?);
+        let (kind, is_free) = (self.kind(source, &patch)?, self.free_target(&target)?);
         let (Some(kind), Some(_)) = (kind, is_free) else { return Ok(()) };
-        self.say(format_args!("copying {kind} {source} to {target}"));
+        self.add_output_line(format_args!("copying {kind} {source} to {target}"));
         self.copied(source, target, kind, patch)
     }
 
-    /// Makes a file at `target` of one that stays or is removed.
+    /// Creates a file at `target` from one that stays or is removed.
     fn copied(
         &mut self,
         source: &WorkspacePath,
@@ -202,13 +202,13 @@ impl Planner<'_> {
             (Kind::File, None) => self.context.is_executable(source)?,
         };
         if let Some(Versions { after, .. }) = self.changed(source, kind, patch)? {
-            self.place(target, kind, after, executable);
+            self.create_entry(target, kind, after, executable);
         }
         Ok(())
     }
 
-    /// Gives what is at `path` by then its new content and mode.
-    fn keep(
+    /// Changes content and mode of the file that is at `path`.
+    fn change_in_place(
         &mut self,
         path: WorkspacePath,
         kind: Kind,
@@ -223,13 +223,19 @@ impl Planner<'_> {
             Kind::File => self.changes.writes.push((path, after)),
             Kind::Link => {
                 self.changes.removals.push(path.clone());
-                self.place(path, kind, after, false);
+                self.create_entry(path, kind, after, false);
             }
         }
     }
 
-    /// Puts something where nothing is by then.
-    fn place(&mut self, path: WorkspacePath, kind: Kind, contents: Vec<u8>, executable: bool) {
+    /// Creates an entry where nothing will exist.
+    fn create_entry(
+        &mut self,
+        path: WorkspacePath,
+        kind: Kind,
+        contents: Vec<u8>,
+        executable: bool,
+    ) {
         match kind {
             Kind::File => {
                 if executable {
@@ -244,7 +250,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What a part of the patch starts from; nothing where it expects something else.
+    /// The kind of the source file; `None` if the patch expects another kind.
     fn kind(&mut self, path: &WorkspacePath, patch: &FilePatch) -> Result<Option<Kind>, ToolError> {
         let keeps_content = patch.kind.is_none() && patch.hunks.is_empty();
         match self.before.source(path)? {
@@ -264,9 +270,9 @@ impl Planner<'_> {
         }
     }
 
-    /// Sees to it that nothing is at `path` when the patch makes something there; nothing where
-    /// that can't be. Otherwise whether nothing is there to begin with.
-    fn clear(&mut self, path: &WorkspacePath) -> Result<Option<bool>, ToolError> {
+    /// Plans the removal of directories so that `path` is free. `None` if it can't be free; otherwise
+    /// whether it was free from the beginning.
+    fn free_target(&mut self, path: &WorkspacePath) -> Result<Option<bool>, ToolError> {
         Ok(match self.before.target(path)? {
             Place::Free => Some(true),
             Place::Vacated(mut directories) => {
@@ -280,7 +286,7 @@ impl Planner<'_> {
         })
     }
 
-    /// An existing file before and after the patch; nothing where the patch does not apply.
+    /// The content of a file before and after the patch; `None` if the patch does not apply.
     fn changed(
         &mut self,
         path: &WorkspacePath,
@@ -292,14 +298,16 @@ impl Planner<'_> {
             Kind::Link => self.context.read_link(path)?.into_bytes(),
         };
         if patch.crlf && !before.windows(2).any(|pair| pair == b"\r\n") {
-            self.say(format_args!("the patch has CRLF line ends, the file has not: read as LF"));
+            self.add_output_line(format_args!(
+                "the patch has CRLF line ends, the file has not: read as LF"
+            ));
             for line in patch.hunks.iter_mut().flat_map(|hunk| &mut hunk.lines) {
                 line.text = line.text.strip_suffix(b"\r").unwrap_or(line.text);
             }
         }
         let after = self.applied(path, &before, &patch.hunks);
         if let Some(executable) = patch.executable {
-            self.say_mode(executable);
+            self.add_mode_line(executable);
         }
         Ok(after.map(|after| Versions { before, after }))
     }
@@ -314,7 +322,7 @@ impl Planner<'_> {
             let recounted =
                 if hunk.recounted { " (wrong line counts in its header, recounted)" } else { "" };
             let (removed, added) = (hunk.count(Side::Old), hunk.count(Side::New));
-            self.say(format_args!(
+            self.add_output_line(format_args!(
                 "hunk {}: line {}, -{removed} +{added}{recounted}",
                 index + 1,
                 hunk.start + 1
@@ -330,8 +338,8 @@ impl Planner<'_> {
         }
     }
 
-    fn say(&mut self, line: Arguments) {
-        // A name may hold line feeds and worse; nothing else here does.
+    fn add_output_line(&mut self, line: Arguments) {
+        // Only names can contain line feeds and control characters.
         let line = line.to_string();
         for character in line.chars() {
             if character.is_control() {
@@ -343,18 +351,21 @@ impl Planner<'_> {
         self.output.push('\n');
     }
 
-    fn say_mode(&mut self, executable: bool) {
-        self.say(format_args!("mode: {}executable", if executable { "" } else { "not " }));
+    fn add_mode_line(&mut self, executable: bool) {
+        self.add_output_line(format_args!(
+            "mode: {}executable",
+            if executable { "" } else { "not " }
+        ));
     }
 }
 
-/// The content of a file.
+/// The content of a file before and after the patch.
 struct Versions {
     before: Vec<u8>,
     after: Vec<u8>,
 }
 
-/// Whether the hunks are those of a new file, though no header says that it is new.
+/// Whether the hunks create a file, though no header says so.
 fn adds_a_whole_file(hunks: &[Hunk]) -> bool {
     matches!(hunks, [hunk] if hunk.start == 0 && hunk.old_count == 0)
 }

@@ -1,4 +1,4 @@
-//! The tools: their arguments, their answer, and the way from one to the other.
+//! The tools: arguments, results, and the functions that run them.
 
 use cofferdam_sdk::{Context, ToolError};
 use serde::{Deserialize, Serialize};
@@ -7,17 +7,17 @@ use super::plan::plan;
 use super::{FilePatch, Operation, parse};
 use crate::paths::editable;
 
-/// What `edit_code` is given.
+/// The arguments of `edit_code`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EditCode {
-    /// The file that the patch is for.
+    /// The file to change.
     pub path: String,
-    /// A unified diff of that file, or its hunks alone.
+    /// A unified diff of that file, or only its hunks.
     pub patch: String,
 }
 
-/// What `apply_patch` is given.
+/// The arguments of `apply_patch`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyPatch {
@@ -25,17 +25,17 @@ pub struct ApplyPatch {
     pub patch: String,
 }
 
-/// What both tools answer.
+/// The result of both tools.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// What was done, a line each for files and hunks.
+    /// What was done: one line for each file and hunk.
     pub output: String,
 }
 
-/// Checks a patch of one file, then changes the file.
+/// Checks a patch of one file, then applies it.
 ///
 /// # Errors
-/// As [`apply_patch`], and `PatchPathMismatch` for a patch of another file or of several.
+/// Those of [`apply_patch`]; `PatchPathMismatch` for a patch of another file or of several.
 pub fn edit_code(args: &EditCode, context: &Context) -> Result<Output, ToolError> {
     let mismatch = |problem: String| {
         Err(ToolError::invalid_args("PatchPathMismatch", format!("patch failed: {problem}")))
@@ -62,22 +62,22 @@ pub fn edit_code(args: &EditCode, context: &Context) -> Result<Output, ToolError
             return mismatch(format!("the patch copies {from:?} to {to:?}; use apply_patch"));
         }
     }
-    carry_out(patch.files, context)
+    apply_files(patch.files, context)
 }
 
-/// Checks a patch, then changes its files.
+/// Checks a patch of any number of files, then applies it.
 ///
 /// # Errors
-/// `MalformedPatch`, `UnsupportedPatch`; `PathNotAllowed` for a file that a patch may not
-/// change; `PatchFailed` with everything that does not fit the workspace; the errors of
-/// reading and changing the files.
+/// `MalformedPatch`, `UnsupportedPatch`; `PathNotAllowed` for a file that a patch may not change;
+/// `PatchFailed` with all reasons why it does not fit the workspace; the errors of reading and
+/// writing the files.
 pub fn apply_patch(args: &ApplyPatch, context: &Context) -> Result<Output, ToolError> {
-    carry_out(parse(args.patch.as_bytes())?.files, context)
+    apply_files(parse(args.patch.as_bytes())?.files, context)
 }
 
-fn carry_out(files: Vec<FilePatch>, context: &Context) -> Result<Output, ToolError> {
+fn apply_files(files: Vec<FilePatch>, context: &Context) -> Result<Output, ToolError> {
     let (changes, output) = plan(files, context)?;
-    changes.carry_out(context)?;
+    changes.apply(context)?;
     Ok(Output { output })
 }
 
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// A workspace with these files; `path ->` and a target is a link.
+    /// A workspace with these files; a name that ends in ` ->` is a link, its content the target.
     fn workspace(files: &[(&str, &str)]) -> TempDir {
         let directory = tempfile::tempdir().unwrap();
         for (name, contents) in files {
@@ -122,8 +122,8 @@ mod tests {
         edit_code(&args, &Context::for_directory(directory.path()))
     }
 
-    /// Everything in a directory: a file with its content, an executable one with a star, a
-    /// link with its target.
+    /// All files below a directory: with their contents, a `*` if executable, or the target of a
+    /// link.
     fn tree(directory: &Path, prefix: &str) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
@@ -146,7 +146,7 @@ mod tests {
         found
     }
 
-    /// What became of a workspace: what is gone, then what is new or another.
+    /// The changes of a workspace: removed files, then created and changed ones.
     fn changes(directory: &TempDir, before: &BTreeMap<String, String>) -> Vec<String> {
         let after = tree(directory.path(), "");
         let gone = before.keys().filter(|name| !after.contains_key(*name));
@@ -156,7 +156,7 @@ mod tests {
             .collect()
     }
 
-    /// Applies a patch to a workspace with these files. Gives what became of it, and the answer.
+    /// Applies a patch to a workspace with these files. Returns the changes and the result.
     fn applied(files: &[(&str, &str)], patch: &str) -> (Vec<String>, Result<String, ToolError>) {
         let directory = workspace(files);
         let before = tree(directory.path(), "");
@@ -183,9 +183,17 @@ mod tests {
         );
     }
 
+    /// Applies a patch to a workspace with some files; checks the changes and the answer.
+    fn check(patch: &str, changes: &[&str], output: &str) {
+        let files =
+            [("x", "a\n"), ("dir/y", "1\n2\n"), ("empty", ""), ("crlf", "a\r\n"), ("link ->", "x")];
+        let (found, answer) = applied(&files, patch);
+        assert_eq!(answer.unwrap(), output, "{patch}");
+        assert_eq!(found, changes, "{patch}");
+    }
+
     #[test]
-    fn every_kind_of_entry() {
-        let files = [("x", "a\n"), ("dir/y", "1\n2\n"), ("empty", ""), ("crlf", "a\r\n")];
+    fn files_are_changed_created_and_deleted() {
         for (patch, changes, output) in [
             (EDIT_X, &["x: b\n"][..], "patching file x\nhunk 1: line 1, -1 +1"),
             (
@@ -208,7 +216,7 @@ mod tests {
                 &["new: a\n"],
                 "creating file new\nhunk 1: line 1, -0 +1",
             ),
-            // No header says that the file is new, but it can be nothing else.
+            // No header says that the file is new, but its hunk adds a whole file.
             (
                 "--- a/new\n+++ b/new\n@@ -0,0 +1 @@\n+a\n",
                 &["new: a\n"],
@@ -229,9 +237,18 @@ mod tests {
                 &["rm empty"],
                 "deleting file empty",
             ),
+            ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n a\n", &[], "patching file x\nhunk 1: line 1, -0 +0"),
+        ] {
+            check(patch, changes, output);
+        }
+    }
+
+    #[test]
+    fn files_are_renamed_and_copied() {
+        for (patch, changes, output) in [
             (
                 "diff --git a/x b/z\nrename from x\nrename to z\n",
-                &["rm x", "z: a\n"],
+                &["rm x", "z: a\n"][..],
                 "renaming file x to z",
             ),
             (
@@ -240,19 +257,26 @@ mod tests {
                 "renaming file x to z\nhunk 1: line 1, -1 +1\nmode: not executable",
             ),
             ("diff --git a/x b/z\ncopy from x\ncopy to z\n", &["z: a\n"], "copying file x to z"),
-            // What is copied is the file as it was.
+            // The copy is of the file as it was before the patch.
             (
                 "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\ndiff --git a/x b/z\ncopy from x\ncopy to z\n",
                 &["x: b\n", "z: a\n"],
                 "patching file x\nhunk 1: line 1, -1 +1\ncopying file x to z",
             ),
-            ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n a\n", &[], "patching file x\nhunk 1: line 1, -0 +0"),
+        ] {
+            check(patch, changes, output);
+        }
+    }
+
+    #[test]
+    fn line_ends_of_the_file_are_kept() {
+        for (patch, changes, output) in [
             (
                 "--- a/crlf\n+++ b/crlf\n@@ -1 +1 @@\n-a\r\n+b\r\n",
                 &["crlf: b\r\n"],
                 "patching file crlf\nhunk 1: line 1, -1 +1",
             ),
-            // The whole patch has CRLF line ends; whose they are is up to the file.
+            // The whole patch has CRLF line ends; the file decides which ones are written.
             (
                 "--- a/crlf\r\n+++ b/crlf\r\n@@ -1 +1 @@\r\n-a\r\n+b\r\n",
                 &["crlf: b\r\n"],
@@ -264,16 +288,16 @@ mod tests {
                 "patching file x\nthe patch has CRLF line ends, the file has not: read as LF\nhunk 1: line 1, -1 +1",
             ),
         ] {
-            let (found, answer) = applied(&files, patch);
-            assert_eq!(found, changes, "{patch}");
-            assert_eq!(answer.unwrap(), output, "{patch}");
+            check(patch, changes, output);
         }
     }
 
+    /// The end of a patch of a link, whose target has no newline.
+    const NO_NEWLINE: &str = "\n\\ No newline at end of file\n";
+
     #[test]
     fn links_are_created_changed_and_deleted() {
-        let files = [("x", "a\n"), ("link ->", "x")];
-        let end = "\n\\ No newline at end of file\n";
+        let end = NO_NEWLINE;
         for (patch, changes, output) in [
             (
                 format!(
@@ -315,13 +339,22 @@ mod tests {
                 &["rm link", "to -> y"],
                 "renaming link link to to\nhunk 1: line 1, -1 +1",
             ),
-            // What git writes where a file becomes a link, and the other way round.
+        ] {
+            check(&patch, changes, output);
+        }
+    }
+
+    /// git writes such a change as a deletion and a creation.
+    #[test]
+    fn a_file_becomes_a_link_and_a_link_a_file() {
+        let end = NO_NEWLINE;
+        for (patch, changes, output) in [
             (
                 format!(
                     "diff --git a/x b/x\ndeleted file mode 100644\n--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n\
                      diff --git a/x b/x\nnew file mode 120000\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+y{end}"
                 ),
-                &["x -> y"],
+                &["x -> y"][..],
                 "deleting file x\nhunk 1: line 1, -1 +0\ncreating link x\nhunk 1: line 1, -0 +1",
             ),
             (
@@ -333,10 +366,13 @@ mod tests {
                 "deleting link link\nhunk 1: line 1, -1 +0\ncreating file link\nhunk 1: line 1, -0 +1\nmode: executable",
             ),
         ] {
-            let (found, answer) = applied(&files, &patch);
-            assert_eq!(answer.unwrap(), output, "{patch}");
-            assert_eq!(found, changes, "{patch}");
+            check(&patch, changes, output);
         }
+    }
+
+    #[test]
+    fn a_mode_that_does_not_fit_or_an_empty_target_is_refused() {
+        let files = [("x", "a\n")];
         for (patch, message) in [
             (
                 "diff --git a/x b/x\nindex 1..2 120000\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n",
@@ -372,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn files_take_each_others_names() {
+    fn files_can_swap_names() {
         let files = [("a", "A\n"), ("b", "B\n"), ("d/e/f", "F\n"), ("d/g", "G\n")];
         let edited = "diff --git a/a b/b\nrename from a\nrename to b\n--- a/a\n+++ b/b\n@@ -1 +1 @@\n-A\n+AA\n";
         for (patch, changes) in [
@@ -385,11 +421,11 @@ mod tests {
             (delete("a", "A") + &create("a"), &["a: new\n"]),
             (create("a") + &delete("a", "A"), &["a: new\n"]),
             (delete("b", "B") + &rename("a", "b"), &["rm a", "b: A\n"]),
-            // A file becomes a directory, ...
+            // A file is replaced by a directory, ...
             (create("a/x") + &delete("a", "A"), &["rm a", "a/x: new\n"]),
             (rename("a", "a/x"), &["rm a", "a/x: A\n"]),
             (rename("a", "c") + &create("a/x/y"), &["rm a", "a/x/y: new\n", "c: A\n"]),
-            // ... and a directory a file.
+            // ... and a directory by a file.
             (
                 create("d") + &delete("d/g", "G") + &delete("d/e/f", "F"),
                 &["rm d/e/f", "rm d/g", "d: new\n"],
@@ -429,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_through_a_link_of_the_patch() {
+    fn nothing_is_written_through_a_link_that_the_patch_creates() {
         let directory = workspace(&[("dir/x", "a\n"), ("y", "b\n")]);
         let link = "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+dir\n\\ No newline at end of file\n";
         for patch in [link.to_owned() + &create("l/new"), link.to_owned() + &rename("y", "l/new")] {
@@ -440,13 +476,13 @@ mod tests {
     }
 
     #[test]
-    fn permissions_go_with_a_file() {
+    fn renames_and_copies_keep_permissions() {
         let copy = "diff --git a/x b/y\ncopy from x\ncopy to y\n";
         let edited = "diff --git a/x b/y\nrename from x\nrename to y\n--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n";
         let not =
             "diff --git a/x b/y\nold mode 100755\nnew mode 100644\nrename from x\nrename to y\n";
         let all = 0o777;
-        // What is made anew is executable or not, and otherwise as any new file.
+        // A new file is executable or not; otherwise it has default permissions.
         let executable = 0o100;
         for (patch, before, (name, mask, wanted)) in [
             (EDIT_X.to_owned(), 0o750, ("x", all, 0o750)),
@@ -468,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_does_not_fit_is_said_at_once() {
+    fn all_failures_are_reported_at_once() {
         let directory = workspace(&[("x", "a\nb\nc\n"), ("y", "1\n"), ("z", "")]);
         let patch = "\
 diff --git a/x b/x
@@ -530,11 +566,21 @@ rename to y
         assert!(error.message.ends_with("\nand 10 more"), "{}", error.message);
     }
 
+    /// Checks with which code and message a patch is refused.
+    fn check_refused(patch: &str, code: &str, message: &str) {
+        let files = [
+            ("x", "a\n"),
+            ("y", "1\n2\n"),
+            (".git/config", "a\n"),
+            ("link ->", "x"),
+            ("loop ->", "."),
+        ];
+        let error = apply(&workspace(&files), patch).unwrap_err();
+        assert_eq!((error.code.as_str(), error.message.as_str()), (code, message), "{patch}");
+    }
+
     #[test]
-    fn refusals() {
-        let directory = workspace(&[("x", "a\n"), ("y", "1\n2\n"), (".git/config", "a\n")]);
-        symlink("x", directory.path().join("link")).unwrap();
-        symlink(".", directory.path().join("loop")).unwrap();
+    fn paths_that_a_patch_may_not_change_are_refused() {
         let of = |name: &str| EDIT_X.replace('x', name);
         for (patch, code, message) in [
             (of("../x"), "PathNotAllowed", "'../x' leaves the workspace"),
@@ -560,6 +606,14 @@ rename to y
             ),
             (create("link"), "PatchFailed", "patch failed: link: it exists already"),
             (of("none"), "FileNotFoundError", "file not found: none"),
+        ] {
+            check_refused(&patch, code, message);
+        }
+    }
+
+    #[test]
+    fn patches_that_do_not_fit_the_files_are_refused() {
+        for (patch, code, message) in [
             (
                 "@@ -1 +1 @@\n-a\n+b\n".to_owned(),
                 "MalformedPatch",
@@ -596,8 +650,7 @@ rename to y
                 "patch failed: x: the patch names it more than once",
             ),
         ] {
-            let error = apply(&directory, &patch).unwrap_err();
-            assert_eq!((error.code.as_str(), error.message.as_str()), (code, message), "{patch}");
+            check_refused(&patch, code, message);
         }
     }
 

@@ -1,10 +1,10 @@
 //! A bead and its file, `.beads/bead-7k2m-x9qd.yaml`.
 //!
-//! What a bead is stands in fields that no tool changes; what became of it is a history that tools
-//! only add lines to. Its status is what the history comes to, and stands nowhere else. So where
-//! two branches went on with a bead, the merged file is the lines of both, which is what git's
-//! driver `union` makes of them ([`ATTRIBUTES`]); and the order of the lines does not matter,
-//! since events are taken by their time.
+//! The fields describe the bead and are never changed by a tool. The history is a list of events,
+//! to which tools only append. The status is computed from the history and not stored. So when two
+//! branches have changed a bead, the merged file has the lines of both, which is what git's merge
+//! driver `union` produces ([`ATTRIBUTES`]). The order of the lines does not matter, since events
+//! are sorted by time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,15 +17,15 @@ use crate::event::{Change, Event};
 use crate::id::Id;
 use crate::lines::{self, Lines, Problem};
 
-/// The directory of beads, relative to the workspace. They belong to the work, so they are to be
-/// committed and merged with it.
+/// The directory of beads, relative to the workspace. Beads are part of the project: they are meant
+/// to be committed and merged.
 pub const DIRECTORY: &str = ".beads";
 
-/// A file in [`DIRECTORY`] that tells git how beads are merged, and what it says.
+/// Name and contents of a file in [`DIRECTORY`] that tells git how to merge beads.
 pub const ATTRIBUTES: (&str, &str) = (".gitattributes", "bead-*.yaml merge=union\n");
 
-/// The fields, in the order in which they are written.
-const FIELDS: [&str; 9] = [
+/// The names of the fields, in the order in which they are written.
+const FIELD_NAMES: [&str; 9] = [
     "title",
     "type",
     "priority",
@@ -37,33 +37,33 @@ const FIELDS: [&str; 9] = [
     "created",
 ];
 
-/// A bead.
+/// An issue, task, decision or question, with its history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bead {
-    /// What it is about.
+    /// One line that says what the bead is about.
     pub title: String,
-    /// What sort of bead it is.
+    /// The type of the bead.
     pub kind: Kind,
     /// How urgent it is.
     pub priority: Priority,
-    /// The project that it belongs to; questions may have none.
+    /// The project that the bead belongs to; `None` for some questions.
     pub project_id: Option<String>,
-    /// Words to find it by.
+    /// Tags to search for.
     pub tags: Vec<String>,
-    /// More of what it is about.
+    /// The long form of the title.
     pub description: Option<String>,
-    /// Of a decision: the bead that waits for it.
+    /// For a decision: the bead that waits for it.
     pub decides: Option<Id>,
-    /// Of a decision: the agent who is to hear of it.
+    /// For a decision: the agent to be told the result.
     pub returned_to: Option<String>,
-    /// When it was made.
+    /// When the bead was created.
     pub created: Timestamp,
-    /// What became of it, the earliest first.
+    /// Everything that has happened to the bead, the earliest first.
     pub history: Vec<Event>,
 }
 
-/// What sort of bead one is. S3 names the first four; the others are what `escalate_ceo` and
-/// `ask_followup` make.
+/// The type of a bead. The actions reference names the first four; `escalate_ceo` and
+/// `ask_followup` create the other two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -72,40 +72,40 @@ pub enum Kind {
     Bug,
     Feature,
     Epic,
-    /// Somebody is to decide about another bead.
+    /// A decision that a person or another agent has to make about another bead.
     Decision,
-    /// The user is to answer.
+    /// A question that the user has to answer.
     Question,
 }
 
-/// From 0, critical, to 4, backlog.
+/// The priority of a bead, from 0 (critical) to 4 (backlog).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "Value")]
 pub struct Priority(u8);
 
-/// What a bead's history comes to.
+/// The status of a bead, computed from its history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// Nothing was decided yet.
+    /// Not reviewed, escalated or closed yet.
     Open,
-    /// It waits for a decision.
+    /// Waits for a decision.
     Escalated,
-    /// It passed a review.
+    /// The latest review approved it.
     Approved,
-    /// It did not.
+    /// The latest review rejected it.
     Rejected,
-    /// It is complete.
+    /// Completed, or its question got a response; final.
     Closed,
 }
 
 impl Bead {
-    /// Reads a bead's file.
+    /// Parses the contents of a bead's file.
     ///
     /// # Errors
-    /// The first line with something wrong.
+    /// The first line that is invalid, with the reason.
     pub fn parse(contents: impl AsRef<[u8]>) -> Result<Self, Problem> {
-        let lines = Lines::read(lines::text(contents.as_ref())?, &FIELDS)?;
+        let lines = Lines::read(lines::text(contents.as_ref())?, &FIELD_NAMES)?;
         let bead = Self {
             title: lines.required("title")?,
             kind: lines.required("type")?,
@@ -124,7 +124,7 @@ impl Bead {
         Ok(bead)
     }
 
-    /// What the fields have to say together.
+    /// Checks rules that concern several fields. The error is a field's name and the problem.
     fn check(&self) -> Result<(), (&'static str, &'static str)> {
         let is_decision = self.kind == Kind::Decision;
         if self.title.trim().is_empty() {
@@ -145,12 +145,12 @@ impl Bead {
         Ok(())
     }
 
-    /// The bead's file.
+    /// The contents of the bead's file.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         let created = self.created.to_string();
         let tags = (!self.tags.is_empty()).then(|| json!(self.tags));
-        let values: [(&str, Option<Value>); FIELDS.len()] = [
+        let values: [(&str, Option<Value>); FIELD_NAMES.len()] = [
             ("title", Some(self.title.as_str().into())),
             ("type", Some(self.kind.as_str().into())),
             ("priority", Some(self.priority.0.into())),
@@ -169,8 +169,8 @@ impl Bead {
         text
     }
 
-    /// What the history comes to. The latest review counts, and a closed bead is closed whatever
-    /// else it waits for.
+    /// The status after all events. The latest review counts; a closed bead stays closed even if
+    /// decisions are pending.
     pub fn status(&self) -> Status {
         let review = self.history.iter().rev().find_map(|event| match event.change {
             Change::Approved { .. } => Some(Status::Approved),
@@ -185,7 +185,7 @@ impl Bead {
         }
     }
 
-    /// The decisions that it waits for, the earliest first.
+    /// The decisions that the bead waits for, the earliest first.
     pub fn waits_for(&self) -> Vec<&Id> {
         let mut waiting = Vec::new();
         for event in &self.history {
@@ -198,8 +198,8 @@ impl Bead {
         waiting
     }
 
-    /// The time of an event that happens now: later than all before it, to the millisecond, even
-    /// if somebody's clock was fast.
+    /// The time for a new event: `now`, or one millisecond after the latest event if that is later,
+    /// such as after an event from a machine whose clock was fast.
     pub fn next(&self, now: Timestamp) -> Timestamp {
         let times = self.history.iter().map(|event| event.at).chain([self.created]);
         let latest = times.max().unwrap_or(self.created);
@@ -208,23 +208,24 @@ impl Bead {
     }
 }
 
-/// A time without what is finer than a millisecond.
+/// Rounds a time to milliseconds.
 pub fn to_millisecond(time: Timestamp) -> Timestamp {
-    // Only a time at the end of the calendar can't be rounded.
+    // Rounding fails only at the end of the calendar.
     time.round(Unit::Millisecond).unwrap_or(time)
 }
 
-/// Events by their time; of those of the same moment, in an order that no merge changes.
+/// Sorts events by time; events of the same time by their text, so that merges do not change the
+/// order.
 fn in_order(mut history: Vec<Event>) -> Vec<Event> {
     history.sort_by_cached_key(|event| (event.at, event.to_line()));
     history
 }
 
 impl Kind {
-    /// The types, as they are written.
+    /// The types as they are written in files.
     pub const NAMES: [&str; 6] = ["task", "bug", "feature", "epic", "decision", "question"];
 
-    /// The type, as it is written.
+    /// The type as it is written in files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Task => "task",
@@ -238,10 +239,10 @@ impl Kind {
 }
 
 impl Priority {
-    /// What a bead has that nobody gave a priority: neither urgent nor put off.
+    /// The priority of beads that are created without one.
     pub const MEDIUM: Self = Self(2);
 
-    /// The number.
+    /// The priority as a number from 0 to 4.
     pub fn get(self) -> u8 {
         self.0
     }
@@ -251,7 +252,7 @@ impl TryFrom<Value> for Priority {
     type Error = &'static str;
 
     fn try_from(number: Value) -> Result<Self, Self::Error> {
-        // JSON does not tell 1 from 1.0.
+        // A JSON number may be written as 1 or 1.0.
         (0..=4)
             .find(|priority| number.as_f64() == Some(f64::from(*priority)))
             .map(Self)
@@ -260,10 +261,10 @@ impl TryFrom<Value> for Priority {
 }
 
 impl Status {
-    /// The statuses, as they are written.
+    /// The statuses as they are written.
     pub const NAMES: [&str; 5] = ["open", "escalated", "approved", "rejected", "closed"];
 
-    /// The status, as it is written.
+    /// The status as it is written.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -275,7 +276,7 @@ impl Status {
     }
 }
 
-/// Not one of the names.
+/// The error for a name that is not a type or status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no such name")]
 pub struct UnknownName;
@@ -333,7 +334,7 @@ history:
         Bead::parse(format!("{FILE}{lines}")).unwrap()
     }
 
-    /// An event at a minute.
+    /// One event of the history, at this minute, as JSON.
     fn at(minute: u8, rest: &str) -> String {
         format!(r#"{{"at":"2026-02-07T11:{minute:02}:00Z","event":{rest}}}"#)
     }
@@ -355,7 +356,7 @@ history:
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_named_by_its_line() {
+    fn problems_of_a_file_have_their_line() {
         for (old, new, wanted) in [
             ("priority: 1", "priority: 5", "line 3: priority: expected a whole number from 0"),
             ("priority: 1", "priority: -1", "line 3: priority: expected a whole number from 0"),
@@ -402,7 +403,7 @@ history:
     }
 
     #[test]
-    fn the_status_is_what_the_history_comes_to() {
+    fn the_status_follows_from_the_history() {
         let (escalated, decided) =
             (r#""escalated","decision":"bead-d""#, r#""decided","decision":"bead-d""#);
         let (approved, rejected, closed) =
@@ -418,7 +419,7 @@ history:
             (&[approved, escalated], Status::Escalated),
             (&[escalated, decided], Status::Open),
             (&[rejected, escalated, decided], Status::Rejected),
-            // What two branches came to on their own.
+            // The merged histories of two branches.
             (&[escalated, r#""escalated","decision":"bead-e""#, decided], Status::Escalated),
             (&[escalated, closed], Status::Closed),
             (&[closed, escalated], Status::Closed),
@@ -429,14 +430,14 @@ history:
                 (0..).zip(events).map(|(minute, event)| at(minute, event)).collect();
             let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             assert_eq!(with(&lines).status(), wanted, "{events:?}");
-            // A merge may put the lines in another order.
+            // A merge may change the order of the lines.
             lines.reverse();
             assert_eq!(with(&lines).status(), wanted, "{events:?} reversed");
         }
     }
 
     #[test]
-    fn an_event_is_later_than_those_before_it() {
+    fn event_times_increase() {
         let time = |text: &str| text.parse::<Timestamp>().unwrap();
         let bead = with(&[&at(5, r#""approved""#)]);
         for (now, wanted) in [
@@ -450,7 +451,7 @@ history:
     }
 
     #[test]
-    fn names_lead_back() {
+    fn names_can_be_parsed_again() {
         for name in Kind::NAMES {
             assert_eq!(name.parse::<Kind>().unwrap().as_str(), name);
             let json = format!("\"{name}\"");

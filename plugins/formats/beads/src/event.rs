@@ -1,4 +1,4 @@
-//! What became of a bead: a line of its history.
+//! Events: the lines of a bead's history.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -6,49 +6,49 @@ use serde_json::{Value, json};
 
 use crate::id::Id;
 
-/// One event.
+/// An event in a bead's history.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Line")]
 pub struct Event {
-    /// When.
+    /// The time of the event.
     pub at: Timestamp,
-    /// What.
+    /// The change that the event records.
     pub change: Change,
 }
 
-/// What an event changes.
+/// What an event records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It passed a review.
+    /// A review approved the bead.
     Approved {
-        /// Why.
+        /// The reason given for the approval.
         reason: Option<String>,
     },
-    /// It did not.
+    /// A review rejected the bead.
     Rejected {
-        /// Why not.
+        /// The reason given for the rejection.
         reason: String,
     },
-    /// It is complete; a question is answered.
+    /// The bead was completed, or its question got a response.
     Closed {
         /// What was done, or the answer.
         reason: Option<String>,
     },
-    /// It waits for a decision.
+    /// The bead waits for a decision.
     Escalated {
-        /// The decision's own bead.
+        /// The id of the decision's bead.
         decision: Id,
         /// What is to be decided.
         reason: Option<String>,
     },
-    /// The decision was made; what it is stands in its own bead.
+    /// A decision was made; its result is in the decision's bead.
     Decided {
-        /// The decision's own bead.
+        /// The id of the decision's bead.
         decision: Id,
     },
 }
 
-/// An event as it is written.
+/// An event as it is serialized.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -90,7 +90,7 @@ impl TryFrom<Line> for Event {
 }
 
 impl Event {
-    /// The event as it is written, but for the line's beginning.
+    /// The event as JSON, the value of its line.
     pub fn to_value(&self) -> Value {
         let (name, decision, reason) = match &self.change {
             Change::Approved { reason } => ("approved", None, reason.as_ref()),
@@ -111,7 +111,7 @@ impl Event {
         event
     }
 
-    /// The event's line of the history. Lines are only ever added.
+    /// The line that is appended to the history.
     pub fn to_line(&self) -> String {
         crate::lines::entry(&self.to_value())
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_make_no_sense_are_refused() {
+    fn invalid_events_are_refused() {
         for (rest, wanted) in [
             (r#""event": "rejected""#, "a rejection needs a `reason`"),
             (r#""event": "escalated""#, "needs a `decision`"),

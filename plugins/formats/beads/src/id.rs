@@ -1,46 +1,45 @@
-//! What a bead is called: `bead-7k2m-x9qd`. The name of its file is its id, so there is no second
-//! place that could say something else.
+//! Ids of beads, such as `bead-7k2m-x9qd`. The id is stored only in the name of the bead's file.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Deserialize;
 
-/// What every id begins with. S3's example is `bead-abc-123`.
-const BEGIN: &str = "bead-";
+/// The prefix of every id. The example in the actions reference is `bead-abc-123`.
+const PREFIX: &str = "bead-";
 
-/// How a bead's file ends.
-const END: &str = ".yaml";
+/// The extension of a bead's file.
+const EXTENSION: &str = ".yaml";
 
-/// The most characters of an id.
-const LONGEST: usize = 64;
+/// The maximum length of an id, in bytes.
+const MAX_ID_BYTES: usize = 64;
 
-/// How much of what follows [`BEGIN`] has to be given at least, where a beginning is to do.
-const SHORTEST: usize = 3;
+/// How many characters after [`PREFIX`] an abbreviated id needs at least.
+const MIN_ABBREVIATION_CHARS: usize = 3;
 
-/// What a random id is made of: no letters that are easily taken for digits or each other. As
-/// Crockford's base 32, in lower case.
+/// The alphabet of random ids, without letters that are easily confused: Crockford's base 32, in
+/// lower case.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// How many characters may be wrong in an id for another one to be suggested.
-const NEAR: usize = 3;
+/// The largest edit distance at which another id is suggested.
+const MAX_SUGGESTION_DISTANCE: usize = 3;
 
 /// A bead's id: `bead-`, then lower-case letters and digits in groups with `-` between them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Id(String);
 
-/// What is no id.
+/// The error for text that is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no bead id: 'bead-', then lower-case letters and digits, such as bead-7k2m-x9qd")]
 pub struct InvalidId(String);
 
 impl Id {
-    /// An id from random bytes. 40 bits: among a thousand beads that are made apart from each
-    /// other, two of the same id turn up once in two million times.
+    /// Makes an id from 40 random bits. Among a thousand beads created independently, the chance
+    /// that two have the same id is about one in two million.
     pub fn from_random(bytes: [u8; 5]) -> Self {
         let bits = bytes.iter().fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
-        let mut id = String::from(BEGIN);
+        let mut id = String::from(PREFIX);
         for place in (0..8).rev() {
             let five = (bits >> (5 * place)) & 31;
             id.push(char::from(ALPHABET[five as usize]));
@@ -51,18 +50,18 @@ impl Id {
         Self(id)
     }
 
-    /// The id of a file in the directory of beads; `None` for a file that is none of a bead's.
+    /// The id of a file in the directory of beads; `None` if the file is not named like a bead.
     ///
     /// # Errors
-    /// A name that looks like a bead's and holds no id.
+    /// [`InvalidId`] if the name is like that of a bead but does not contain an id.
     pub fn of_file(name: &str) -> Option<Result<Self, InvalidId>> {
-        let id = name.strip_suffix(END)?;
-        id.starts_with(BEGIN).then(|| id.parse())
+        let id = name.strip_suffix(EXTENSION)?;
+        id.starts_with(PREFIX).then(|| id.parse())
     }
 
     /// The name of the bead's file.
     pub fn file_name(&self) -> String {
-        format!("{}{END}", self.0)
+        format!("{}{EXTENSION}", self.0)
     }
 
     /// The id as text.
@@ -70,9 +69,9 @@ impl Id {
         &self.0
     }
 
-    /// What tells it from other ids.
+    /// The id without its prefix.
     fn own(&self) -> &str {
-        &self.0[BEGIN.len()..]
+        &self.0[PREFIX.len()..]
     }
 }
 
@@ -84,11 +83,11 @@ impl FromStr for Id {
             let is_plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
             !group.is_empty() && group.bytes().all(is_plain)
         };
-        match text.strip_prefix(BEGIN) {
-            Some(own) if text.len() <= LONGEST && own.split('-').all(is_group) => {
+        match text.strip_prefix(PREFIX) {
+            Some(own) if text.len() <= MAX_ID_BYTES && own.split('-').all(is_group) => {
                 Ok(Self(text.to_owned()))
             }
-            _ => Err(InvalidId(text.chars().take(LONGEST).collect())),
+            _ => Err(InvalidId(text.chars().take(MAX_ID_BYTES).collect())),
         }
     }
 }
@@ -107,23 +106,23 @@ impl fmt::Display for Id {
     }
 }
 
-/// Why no bead is meant by what somebody wrote.
+/// Why an id that a caller gave selects no bead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
-    /// There is none of that id.
+    /// No bead has this id.
     #[error("there is no bead '{given}'{}", suggestion(.nearest.as_ref()))]
     Unknown {
-        /// What was written, shortened.
+        /// The text given by the caller, shortened.
         given: String,
-        /// The id that it comes close to.
+        /// The existing id nearest to it.
         nearest: Option<Id>,
     },
-    /// Several ids begin so.
+    /// The abbreviation fits several ids.
     #[error("'{given}' could be {}", list(.ids))]
     Ambiguous {
-        /// What was written.
+        /// The text given by the caller.
         given: String,
-        /// The ids, in order.
+        /// The ids that it fits, in order.
         ids: Vec<Id>,
     },
 }
@@ -133,29 +132,31 @@ fn suggestion(nearest: Option<&Id>) -> String {
 }
 
 fn list(ids: &[Id]) -> String {
-    const MOST: usize = 5;
-    let named: Vec<&str> = ids.iter().take(MOST).map(Id::as_str).collect();
+    const MAX_LISTED_IDS: usize = 5;
+    let named: Vec<&str> = ids.iter().take(MAX_LISTED_IDS).map(Id::as_str).collect();
     let more = ids.len() - named.len();
     let more = if more == 0 { String::new() } else { format!(" or {more} more") };
     format!("{}{more}", named.join(" or "))
 }
 
-/// Finds the id that somebody means: the whole of it, or a beginning that only one has, with or
-/// without `bead-`. Of what follows that, three characters are the least.
+/// Finds the bead that `given` selects: by its whole id, or by an abbreviation that only one id
+/// begins with, with or without `bead-` and at least three characters after it.
 ///
 /// # Errors
-/// See [`NotFound`].
+/// [`NotFound::Unknown`] or [`NotFound::Ambiguous`].
 pub fn find(given: &str, ids: &[Id]) -> Result<Id, NotFound> {
-    let own = given.strip_prefix(BEGIN).unwrap_or(given);
+    let own = given.strip_prefix(PREFIX).unwrap_or(given);
     if let Some(id) = ids.iter().find(|id| id.own() == own) {
         return Ok(id.clone());
     }
     let mut meant: Vec<Id> = match own.len() {
-        SHORTEST.. => ids.iter().filter(|id| id.own().starts_with(own)).cloned().collect(),
+        MIN_ABBREVIATION_CHARS.. => {
+            ids.iter().filter(|id| id.own().starts_with(own)).cloned().collect()
+        }
         _ => Vec::new(),
     };
     meant.sort();
-    let short: String = given.chars().take(LONGEST).collect();
+    let short: String = given.chars().take(MAX_ID_BYTES).collect();
     match meant.as_slice() {
         [] => Err(NotFound::Unknown { given: short, nearest: nearest(own, ids) }),
         [id] => Ok(id.clone()),
@@ -164,13 +165,13 @@ pub fn find(given: &str, ids: &[Id]) -> Result<Id, NotFound> {
 }
 
 fn nearest(own: &str, ids: &[Id]) -> Option<Id> {
-    // What is this long is no typing error, and comparing it costs quadratic time.
-    if own.len() > LONGEST {
+    // Text of this length is not a typing error, and comparing it takes quadratic time.
+    if own.len() > MAX_ID_BYTES {
         return None;
     }
     ids.iter()
         .map(|id| (strsim::osa_distance(own, id.own()), id))
-        .filter(|(distance, id)| *distance <= NEAR.min(id.own().len() / 2))
+        .filter(|(distance, id)| *distance <= MAX_SUGGESTION_DISTANCE.min(id.own().len() / 2))
         .min()
         .map(|(_, id)| id.clone())
 }
@@ -226,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_will_do_where_only_one_id_has_it() {
+    fn an_unambiguous_abbreviation_selects_an_id() {
         let ids = ids(&["bead-7k2m-x9qd", "bead-7k2m-0000", "bead-abc-123", "bead-abc"]);
         for (given, wanted) in [
             ("bead-7k2m-x9qd", "bead-7k2m-x9qd"),
             ("7k2m-x9qd", "bead-7k2m-x9qd"),
             ("bead-7k2m-x", "bead-7k2m-x9qd"),
             ("7k2m-0", "bead-7k2m-0000"),
-            // A whole id is meant by itself, though another one begins so.
+            // A whole id is found even if another id begins with it.
             ("bead-abc", "bead-abc"),
             ("abc-1", "bead-abc-123"),
         ] {
@@ -244,7 +245,7 @@ mod tests {
             ("bead-7k2m-x9dq", "there is no bead 'bead-7k2m-x9dq'; did you mean 'bead-7k2m-x9qd'?"),
             ("bead-abc-124", "there is no bead 'bead-abc-124'; did you mean 'bead-abc-123'?"),
             ("bead-zzzz-zzzz", "there is no bead 'bead-zzzz-zzzz'"),
-            // Too short to be meant.
+            // Abbreviations that are too short.
             ("bead-", "there is no bead 'bead-'"),
             ("", "there is no bead ''"),
         ] {

@@ -1,22 +1,22 @@
-//! What agents leave in a workspace for each other and for people: **beads**, which are issues,
-//! tasks, decisions and questions, and **messages**.
+//! The files that agents keep in a workspace for each other and for users: **beads**, which are
+//! issues, tasks, decisions and questions, and **messages**.
 //!
-//! Here is how their files are read and written, what a bead may become, and how one is found by
-//! its id. The plugins `beads` and `team` write such files, the commands `cofferdam beads` and
-//! `cofferdam inbox` read them; both through this crate. It opens no file, and knows neither the
-//! time nor random numbers.
+//! This crate parses and writes these files, checks which events a bead may get, and finds beads by
+//! their ids. The plugins `beads` and `team` write such files; the commands `cofferdam beads` and
+//! `cofferdam inbox` read them. The crate does no I/O and uses neither the clock nor random
+//! numbers.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`bead`] | a bead and its file |
-//! | [`event`] | what became of a bead: a line of its history |
-//! | [`rules`] | what may become of a bead |
-//! | [`id`] | what a bead is called |
+//! | [`event`] | the events in a bead's history |
+//! | [`rules`] | which actions a bead's status allows |
+//! | [`id`] | ids of beads, and finding a bead by its id |
 //! | [`message`] | a message, its file and its id |
-//! | `lines` | what all these files have in common |
+//! | `lines` | the syntax that all these files share |
 //!
-//! Source of the fields: S3, "Bead Management" and "Communication", for beads; S4,
-//! "SendMessage Schema", for messages.
+//! Source of the fields: the actions reference, "Bead Management" and "Communication", for beads;
+//! the tool schemas, "SendMessage Schema", for messages.
 
 pub mod bead;
 pub mod event;

@@ -1,4 +1,4 @@
-//! The files: a field a line and, last of all, an event of the history a line.
+//! The syntax of the files: one line for each field, then one line for each event of the history.
 //!
 //! ```yaml
 //! title: "Fix authentication bug"
@@ -7,30 +7,30 @@
 //! - {"at":"2026-02-07T10:30:00Z","event":"closed"}
 //! ```
 //!
-//! Each value is JSON on its own line, so a file is YAML as well, and a change of one field is a
-//! change of one line. Nothing else is taken: no comments, no empty lines, no plain YAML text.
+//! Each value is JSON on its own line, so that a file is also valid YAML and a change of one field
+//! changes one line. Comments, empty lines and plain YAML text are errors.
 
 use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The line that the history begins after.
-const HISTORY: &str = "history:";
+/// The line before the history.
+const HISTORY_LINE: &str = "history:";
 
-/// What a line of the history begins with.
-const ENTRY: &str = "- ";
+/// The prefix of the lines of the history.
+const EVENT_PREFIX: &str = "- ";
 
-/// How git begins the lines that it puts between the sides of a conflict.
-const CONFLICT: [&str; 4] = ["<<<<<<<", "|||||||", "=======", ">>>>>>>"];
+/// The prefixes of git's conflict markers.
+const CONFLICT_MARKERS: [&str; 4] = ["<<<<<<<", "|||||||", "=======", ">>>>>>>"];
 
-/// What is wrong with a file, and where.
+/// A syntax error in a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct Problem {
     /// The line, counted from 1.
     pub line: usize,
-    /// What was wrong, and what would be right.
+    /// What is wrong and what is expected.
     pub message: String,
 }
 
@@ -40,7 +40,7 @@ impl Problem {
     }
 }
 
-/// The text of a file.
+/// Decodes the contents of a file as UTF-8.
 pub(crate) fn text(contents: &[u8]) -> Result<&str, Problem> {
     std::str::from_utf8(contents).map_err(|error| {
         let before = &contents[..error.valid_up_to()];
@@ -49,30 +49,30 @@ pub(crate) fn text(contents: &[u8]) -> Result<&str, Problem> {
     })
 }
 
-/// A file, taken apart. The values are still JSON.
+/// The lines of a file; values are not decoded yet.
 #[derive(Debug)]
 pub(crate) struct Lines<'a> {
     fields: Vec<(usize, &'a str, &'a str)>,
     history: Option<Vec<(usize, &'a str)>>,
-    /// The last line.
+    /// The number of the last line.
     end: usize,
 }
 
 impl<'a> Lines<'a> {
-    /// Takes a file apart whose fields are called `names`.
+    /// Splits a file whose fields are called `names` into lines.
     pub fn read(text: &'a str, names: &[&str]) -> Result<Self, Problem> {
         let mut read = Self { fields: Vec::new(), history: None, end: 1 };
         for (at, line) in (1..).zip(text.lines()) {
             read.end = at;
-            if CONFLICT.iter().any(|mark| line.starts_with(mark)) {
+            if CONFLICT_MARKERS.iter().any(|mark| line.starts_with(mark)) {
                 let message = "a merge conflict: keep the history of both sides, choose one line \
                                of each field, and remove the marks";
                 return Err(Problem::new(at, message));
             }
             match &mut read.history {
-                None if line == HISTORY => read.history = Some(Vec::new()),
+                None if line == HISTORY_LINE => read.history = Some(Vec::new()),
                 None => read.add_field(at, line, names)?,
-                Some(entries) => match line.strip_prefix(ENTRY) {
+                Some(entries) => match line.strip_prefix(EVENT_PREFIX) {
                     Some(entry) => entries.push((at, entry)),
                     None => {
                         let message = format!(
@@ -106,7 +106,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// The value of a field, if it is there.
+    /// The value of a field; `None` if the field is missing.
     pub fn optional<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Problem> {
         let Some((at, _, value)) = self.fields.iter().find(|(_, other, _)| *other == name) else {
             return Ok(None);
@@ -121,18 +121,18 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The value of a field that has to be there.
+    /// The value of a field that is required.
     pub fn required<T: DeserializeOwned>(&self, name: &str) -> Result<T, Problem> {
         self.optional(name)?.ok_or_else(|| self.missing(name))
     }
 
-    /// The line of a field; the last one where the field is missing.
+    /// The line number of a field; the last line if the field is missing.
     pub fn line(&self, name: &str) -> usize {
         let found = self.fields.iter().find(|(_, other, _)| *other == name);
         found.map_or(self.end, |(at, ..)| *at)
     }
 
-    /// The events of the history with their lines.
+    /// The events of the history, each with its line number.
     pub fn history<T: DeserializeOwned>(&self) -> Result<Vec<(usize, T)>, Problem> {
         let entries = self.history.as_ref().ok_or_else(|| self.missing("history"))?;
         let event = |&(at, entry): &(usize, &str)| {
@@ -148,37 +148,38 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// One field with its line end.
+/// The line of a field, with its line end.
 pub(crate) fn field(name: &str, value: impl Into<Value>) -> String {
     format!("{name}: {}\n", json(&value.into()))
 }
 
-/// The line that the history begins after.
+/// The line before the history, with its line end.
 pub(crate) fn history() -> String {
-    format!("{HISTORY}\n")
+    format!("{HISTORY_LINE}\n")
 }
 
-/// One event of the history with its line end.
+/// The line of an event, with its line end.
 pub(crate) fn entry(event: &Value) -> String {
-    format!("{ENTRY}{}\n", json(event))
+    format!("{EVENT_PREFIX}{}\n", json(event))
 }
 
-/// JSON on one line. What would end a line in YAML, drive a terminal or hide text is escaped.
+/// Writes JSON on one line. Characters that end a line in YAML, control a terminal or are invisible
+/// are escaped.
 fn json(value: &Value) -> String {
     cofferdam_text::json(&value.to_string())
 }
 
-/// An error's words without its place: it counts lines within one value.
+/// An error's message without its position, which is relative to the value.
 fn without_place(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
     message.strip_suffix(&place).unwrap_or(&message).to_owned()
 }
 
-/// What was found, if it is short enough to be repeated.
+/// Text for a message, or a placeholder if it is too long.
 fn shown(text: &str) -> Cow<'_, str> {
-    const MOST: usize = 60;
-    match text.char_indices().nth(MOST) {
+    const MAX_SHOWN_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
         None if text.is_empty() => "nothing".into(),
         None => format!("'{text}'").into(),
         Some((end, _)) => format!("'{}...'", &text[..end]).into(),
@@ -195,7 +196,7 @@ mod tests {
     const NAMES: [&str; 3] = ["title", "priority", "tags"];
 
     #[test]
-    fn what_was_written_is_read() {
+    fn files_are_parsed_as_they_are_written() {
         for title in [
             "plain",
             "",
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_of_other_systems_are_taken() {
+    fn crlf_line_ends_are_accepted() {
         let lines = Lines::read("title: \"a\"\r\npriority: 2\r\nhistory:\r\n- 1\r\n", &NAMES);
         let lines = lines.unwrap();
         assert_eq!(lines.required::<String>("title").unwrap(), "a");
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_of_this_form_is_a_problem_on_its_line() {
+    fn a_syntax_error_has_its_line() {
         for (text, line, wanted) in [
             ("title \"a\"", 1, "expected `name: value`, found 'title \"a\"'"),
             ("title: \"a\"\n\n", 2, "expected `name: value`, found nothing"),
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_does_not_fit_is_a_problem_on_its_line() {
+    fn an_invalid_value_has_its_line() {
         for (text, line, wanted) in [
             (
                 "priority: 1\ntitle: Fix it\n",

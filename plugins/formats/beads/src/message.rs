@@ -1,7 +1,7 @@
 //! A message, its file `.team/messages/msg-20260207T103000.123Z.yaml`, and its id.
 //!
-//! Source: S4, "SendMessage Schema". What S4 leaves open: where messages are kept, and that each
-//! has an id.
+//! Source: the tool schemas, "SendMessage Schema". They define neither where messages are stored
+//! nor ids; this module does.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,55 +12,55 @@ use serde::{Deserialize, Serialize};
 use crate::bead::to_millisecond;
 use crate::lines::{self, Lines, Problem};
 
-/// The directory of what a team's agents keep, relative to the workspace.
+/// The directory for files of a team's agents, relative to the workspace.
 pub const TEAM: &str = ".team";
 
 /// The directory of messages, relative to the workspace.
 pub const DIRECTORY: &str = ".team/messages";
 
-/// A file in [`TEAM`] that keeps it out of git, and what it says. Messages are talk between those
-/// who work here now; a branch has no part in it.
+/// Name and contents of a file in [`TEAM`] that excludes the directory from git: messages are
+/// between the agents that work here now, and are not meant for a branch.
 pub const IGNORE: (&str, &str) = (".gitignore", "*\n");
 
-const FIELDS: [&str; 5] = ["type", "recipient", "summary", "content", "call"];
+const FIELD_NAMES: [&str; 5] = ["type", "recipient", "summary", "content", "call"];
 
-const BEGIN: &str = "msg-";
+const PREFIX: &str = "msg-";
 
-const END: &str = ".yaml";
+const EXTENSION: &str = ".yaml";
 
-/// The time in an id.
-const TIME: &str = "%Y%m%dT%H%M%S.%3fZ";
+/// The format of the time in an id.
+const TIME_FORMAT: &str = "%Y%m%dT%H%M%S.%3fZ";
 
-/// A message.
+/// A message from one agent to another or to all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Whom it is for; `None`: everybody.
+    /// The name of the recipient; `None` for a broadcast.
     pub recipient: Option<String>,
-    /// What it is about.
+    /// The subject of the message.
     pub summary: String,
-    /// What it says.
+    /// The text of the message.
     pub content: String,
-    /// The call that sent it, as the journal names it.
+    /// The id of the call that sent the message, as in the journal.
     pub call: String,
 }
 
-/// Whether a message is for one agent or for all.
+/// Whether a message is for one recipient or for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageKind {
-    /// For one.
+    /// The message is for one recipient.
     Message,
-    /// For all.
+    /// The message is for all agents.
     Broadcast,
 }
 
 impl Message {
-    /// Reads a message's file.
+    /// Parses the contents of a message's file.
     ///
     /// # Errors
-    /// The first line with something wrong.
+    /// The first line that is invalid, with the reason.
     pub fn parse(contents: impl AsRef<[u8]>) -> Result<Self, Problem> {
-        let lines = Lines::read(lines::text(contents.as_ref())?, &FIELDS)?;
+        let lines = Lines::read(lines::text(contents.as_ref())?, &FIELD_NAMES)?;
         let message = Self {
             recipient: lines.optional("recipient")?,
             summary: lines.required("summary")?,
@@ -74,7 +74,7 @@ impl Message {
         Ok(message)
     }
 
-    /// The message's file.
+    /// The contents of the message's file.
     pub fn to_text(&self) -> String {
         let kind = match self.kind() {
             MessageKind::Message => "message",
@@ -88,7 +88,7 @@ impl Message {
         text
     }
 
-    /// Whether it is for one or for all.
+    /// Whether the message is for one recipient or for all.
     pub fn kind(&self) -> MessageKind {
         match self.recipient {
             Some(_) => MessageKind::Message,
@@ -96,24 +96,24 @@ impl Message {
         }
     }
 
-    /// Whether it is for somebody of this name.
+    /// Whether the agent of this name is to read the message.
     pub fn is_for(&self, name: &str) -> bool {
         self.recipient.as_deref().is_none_or(|recipient| recipient == name)
     }
 }
 
-/// A message's id: `msg-` and the moment at which it was sent, to the millisecond. No two
-/// messages of a workspace have the same, and a later one has a later one.
+/// A message's id: `msg-` and the time of sending in milliseconds. Ids are unique in a workspace
+/// and increase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MessageId(Timestamp);
 
-/// What is no message's id.
+/// The error for text that is not a message's id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no id of a message, such as msg-20260207T103000.123Z")]
 pub struct InvalidMessageId(String);
 
 impl MessageId {
-    /// The id of a message that is sent now, after the `latest` one.
+    /// The id for a message sent at `now`, after the message `latest`.
     pub fn next(now: Timestamp, latest: Option<Self>) -> Self {
         let now = to_millisecond(now);
         let after = latest.map(|Self(latest)| {
@@ -122,21 +122,22 @@ impl MessageId {
         Self(after.map_or(now, |after| now.max(after)))
     }
 
-    /// The id of a file in the directory of messages; `None` for a file that is none.
+    /// The id of a file in the directory of messages; `None` if the file is not named like a
+    /// message.
     ///
     /// # Errors
-    /// A name that looks like a message's and holds no id.
+    /// [`InvalidMessageId`] if the name is like that of a message but does not contain an id.
     pub fn of_file(name: &str) -> Option<Result<Self, InvalidMessageId>> {
-        let id = name.strip_suffix(END)?;
-        id.starts_with(BEGIN).then(|| id.parse())
+        let id = name.strip_suffix(EXTENSION)?;
+        id.starts_with(PREFIX).then(|| id.parse())
     }
 
     /// The name of the message's file.
     pub fn file_name(self) -> String {
-        format!("{self}{END}")
+        format!("{self}{EXTENSION}")
     }
 
-    /// When it was sent.
+    /// The time of sending.
     pub fn sent(self) -> Timestamp {
         self.0
     }
@@ -146,8 +147,8 @@ impl FromStr for MessageId {
     type Err = InvalidMessageId;
 
     fn from_str(text: &str) -> Result<Self, InvalidMessageId> {
-        let time = text.strip_prefix(BEGIN).and_then(|time| time.parse().ok());
-        // One moment has one id: what could be written in another way is none.
+        let time = text.strip_prefix(PREFIX).and_then(|time| time.parse().ok());
+        // Each time has exactly one id: other spellings of the same time are invalid.
         time.map(Self)
             .filter(|id| id.to_string() == text)
             .ok_or_else(|| InvalidMessageId(text.chars().take(64).collect()))
@@ -156,7 +157,7 @@ impl FromStr for MessageId {
 
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{BEGIN}{}", self.0.strftime(TIME))
+        write!(f, "{PREFIX}{}", self.0.strftime(TIME_FORMAT))
     }
 }
 
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_moments_of_which_each_is_later() {
+    fn ids_are_increasing_times() {
         let time = |text: &str| text.parse::<Timestamp>().unwrap();
         let first = MessageId::next(time("2026-02-07T10:30:00.1234567Z"), None);
         assert_eq!(first.to_string(), "msg-20260207T103000.123Z");

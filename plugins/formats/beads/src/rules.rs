@@ -1,11 +1,11 @@
-//! What may become of a bead.
+//! Which actions a bead's status allows.
 //!
 //! | status | approve | reject | close | escalate |
 //! |---|---|---|---|---|
 //! | open | yes | yes | yes | yes |
-//! | approved | no: it is | yes | yes | yes |
+//! | approved | no, is approved | yes | yes | yes |
 //! | rejected | yes | yes, again | with a reason | yes |
-//! | escalated | once it is decided | once it is decided | once it is decided | no: it is |
+//! | escalated | once it is decided | once it is decided | once it is decided | no, is escalated |
 //! | closed | no | no | no | no |
 //!
 //! A decision is approved or rejected once, and is not escalated itself.
@@ -14,38 +14,39 @@ use crate::bead::{Bead, Kind, Status};
 use crate::event::Change;
 use crate::id::Id;
 
-/// What somebody wants to do with a bead.
+/// What a caller wants to do with a bead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It passed a review.
+    /// Record that a review approved the bead.
     Approve,
-    /// It did not.
+    /// Record that a review rejected the bead.
     Reject,
-    /// It is complete.
+    /// Record that the bead is completed.
     Close {
-        /// Whether somebody says why.
+        /// Whether the caller gives a reason.
         with_reason: bool,
     },
-    /// Somebody else is to decide.
+    /// Ask for a decision.
     Escalate,
 }
 
-/// Why something may not become of a bead.
+/// Why the status of a bead does not allow an action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
     /// Stable name: `BeadClosed`, `BeadEscalated`, `BeadApproved`, `BeadRejected`,
     /// `DecisionMade` or `NotEscalatable`.
     pub code: &'static str,
-    /// What is in the way, and what would be right.
+    /// What prevents the action and what to do instead.
     pub message: String,
 }
 
 impl Bead {
-    /// Whether the bead, called `id`, is in a state for an action.
+    /// Checks whether the status of this bead, whose id is `id`, allows an action.
     ///
     /// # Errors
-    /// Why not.
+    /// `BeadClosed`, `BeadEscalated`, `BeadApproved`, `BeadRejected`, `DecisionMade` or
+    /// `NotEscalatable`: see [`Refusal::code`].
     pub fn allows(&self, id: &Id, action: Action) -> Result<(), Refusal> {
         let refuse = |code, message| Err(Refusal { code, message });
         let is_decision = self.kind == Kind::Decision;
@@ -86,7 +87,7 @@ impl Bead {
         }
     }
 
-    /// The reason of what the bead came to, if one was given.
+    /// The reason given with the latest review, as a suffix of a message; empty if there is none.
     fn why(&self) -> String {
         let reason = self.history.iter().rev().find_map(|event| match &event.change {
             Change::Approved { reason } | Change::Closed { reason } => Some(reason.as_deref()),
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_holds() {
+    fn the_rules_are_those_of_the_table() {
         let (approved, rejected, closed, escalated) = (
             r#""approved""#,
             r#""rejected","reason":"no""#,
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_in_the_way() {
+    fn a_refusal_names_the_reason() {
         let id: Id = "bead-a".parse().unwrap();
         for (event, action, wanted) in [
             (r#""closed","reason":"done""#, CLOSE, "bead-a is closed (done); create a new bead"),

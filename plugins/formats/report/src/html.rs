@@ -1,4 +1,4 @@
-//! The report for people with a browser.
+//! The report as a web page.
 
 use maud::{Markup, html};
 
@@ -6,7 +6,7 @@ use super::report::{Finding, Report, Summary};
 use cofferdam_text::{page, visible as inert};
 
 impl Report {
-    /// The report as a web page of one file.
+    /// The report as a self-contained web page.
     pub fn to_html(&self) -> String {
         let body = html! {
             (totals(&self.args.summary))
@@ -37,7 +37,7 @@ pub(super) fn times(times: &[(&str, String)]) -> Markup {
     }
 }
 
-/// A finding, and who reported it where that is not clear.
+/// A finding as HTML; `by` names who reported it, where the page has several agents.
 pub(super) fn article(finding: &Finding, by: Option<&str>) -> Markup {
     let severity = finding.severity.to_string();
     html! {

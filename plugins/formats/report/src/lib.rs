@@ -1,5 +1,5 @@
-//! The verification reports of S4 (`save_agent_report`): one agent's findings on a phase, checked,
-//! shown, kept at a place that tells what they are, and summed up over agents.
+//! Verification reports as in the tool schemas (`save_agent_report`): one agent's findings about a
+//! phase. This crate checks reports, renders them, names their files, and sums them up over agents.
 
 mod html;
 mod json;

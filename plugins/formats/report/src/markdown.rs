@@ -1,4 +1,4 @@
-//! The report for people who read text: Markdown.
+//! The report as Markdown.
 
 use super::report::{Finding, Report, Summary};
 use cofferdam_text::markdown::{code_block, code_span, escape, paragraph, table};
@@ -31,7 +31,7 @@ pub(super) fn totals(summary: &Summary) -> String {
     table(&counts.map(|(name, _)| name), &[true; 5], &[row])
 }
 
-/// A finding, and who reported it where that is not clear.
+/// A finding as Markdown; `by` names who reported it, where the page has several agents.
 pub(super) fn finding_blocks(finding: &Finding, by: Option<&str>) -> Vec<String> {
     let by = by.map_or_else(String::new, |by| format!(" ({})", escape(by)));
     let mut blocks = vec![

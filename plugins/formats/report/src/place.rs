@@ -1,15 +1,15 @@
-//! Where a report is kept: `reports/phase-3/wave-1/code-reviewer.json` and its siblings, with
-//! `-2`, `-3`, ... before the dot where the name was taken.
+//! Paths of reports: `reports/phase-3/wave-1/code-reviewer.json` and its siblings, with `-2`, `-3`,
+//! ... before the dot if the name exists already.
 
 use super::report::{Agent, Report, Wave};
 
-/// The directory of all reports, in the workspace.
+/// The directory of all reports, relative to the workspace.
 pub const ROOT: &str = "reports";
 
-/// How the three files of a report end.
+/// The extensions of the three files of a report.
 pub const EXTENSIONS: [&str; 3] = ["json", "md", "html"];
 
-/// How the name of a phase's directory begins.
+/// The prefix of a phase's directory.
 const PHASE: &str = "phase-";
 
 /// The directory of a report, relative to the workspace.
@@ -23,22 +23,22 @@ pub fn stem(agent: Agent, number: u32) -> String {
     if number == 1 { agent.to_string() } else { format!("{agent}-{number}") }
 }
 
-/// What a file's place says of the report in it.
+/// What a file's path says about the report in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place<'a> {
-    /// The phase, as it is written.
+    /// The phase, as written in the path.
     pub phase: &'a str,
-    /// The wave; none for a report that names none.
+    /// The wave; `None` for a report without one.
     pub wave: Option<Wave>,
-    /// The agent.
+    /// The agent that reported.
     pub agent: Agent,
     /// Which of the agent's reports, counted from 1.
     pub number: u32,
 }
 
 impl<'a> Place<'a> {
-    /// Reads the path of a report's JSON file, relative to the workspace. None where no report is
-    /// kept under such a name.
+    /// Parses the path of a report's JSON file, relative to the workspace. `None` if it is not the
+    /// path of a report.
     pub fn parse(path: &'a str) -> Option<Self> {
         let (phase, rest) =
             path.strip_prefix(ROOT)?.strip_prefix('/')?.strip_prefix(PHASE)?.split_once('/')?;
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read_as_they_are_made() {
+    fn paths_are_parsed_as_they_are_made() {
         let (agent, phase) = (Agent::CodeReviewer, "3.4");
         for (path, wave, number) in [
             ("reports/phase-3.4/code-reviewer.json", None, 1),

@@ -1,4 +1,4 @@
-//! What an agent submits, and whether it makes sense.
+//! The report that an agent submits, and its validation.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,30 +7,30 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
-/// Arguments of `save_agent_report`; also what the JSON file holds.
+/// Arguments of `save_agent_report`; also the contents of the JSON file.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
-    /// Who reports.
+    /// The agent that reports.
     pub agent_name: Agent,
     /// The phase that was verified.
     pub phase: Number,
-    /// What was found.
+    /// All findings, in any order.
     pub findings: Vec<Finding>,
-    /// How much was found.
+    /// The number of findings, by severity.
     pub summary: Summary,
-    /// The wave of agents that this one belongs to.
+    /// The wave in which the agent ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave: Option<Wave>,
-    /// When the agent began, as RFC 3339 writes it.
+    /// When the agent started, in RFC 3339 format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
-    /// When the agent was done, as RFC 3339 writes it.
+    /// When the agent finished, in RFC 3339 format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
 }
 
-/// The verification agents.
+/// The five verification agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -43,7 +43,7 @@ pub enum Agent {
 }
 
 impl Agent {
-    /// All of them.
+    /// All agents, in the order of the waves.
     pub const ALL: [Self; 5] = [
         Self::BestPracticesEnforcer,
         Self::SecurityAuditor,
@@ -52,7 +52,7 @@ impl Agent {
         Self::TestGenerator,
     ];
 
-    /// The wave that the agent runs in (S4, "Integration Points").
+    /// The wave that the agent runs in (the tool schemas, "Integration Points").
     pub fn wave(self) -> Wave {
         match self {
             Self::BestPracticesEnforcer | Self::SecurityAuditor | Self::HallucinationDetector => {
@@ -69,7 +69,8 @@ impl fmt::Display for Agent {
     }
 }
 
-/// The two waves in which the agents run: side by side in a wave, one wave after the other.
+/// The two waves of agents. The agents of a wave run in parallel; the second wave runs after the
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Wave {
@@ -78,7 +79,7 @@ pub enum Wave {
 }
 
 impl Wave {
-    /// Both of them.
+    /// Both waves, in order.
     pub const ALL: [Self; 2] = [Self::Wave1, Self::Wave2];
 }
 
@@ -88,7 +89,7 @@ impl fmt::Display for Wave {
     }
 }
 
-/// One thing that an agent found.
+/// A finding of an agent.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finding {
@@ -99,11 +100,11 @@ pub struct Finding {
     /// The line in that file, counted from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
-    /// How bad it is.
+    /// How severe the finding is.
     pub severity: Severity,
-    /// What is wrong.
+    /// What is wrong in the file.
     pub finding: String,
-    /// What would be right.
+    /// How to fix it.
     pub fix: String,
 }
 
@@ -117,7 +118,7 @@ impl Finding {
     }
 }
 
-/// How bad a finding is, the worst first.
+/// The severity of a finding, the most severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -134,7 +135,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// How many findings there are, altogether and of each severity.
+/// The number of findings, in total and by severity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -147,7 +148,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Counts findings.
+    /// Counts findings by severity.
     pub fn of<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Self {
         let mut summary = Self::default();
         for finding in findings {
@@ -162,7 +163,7 @@ impl Summary {
         summary
     }
 
-    /// The counts with their names, as a table shows them.
+    /// The counts with their names, for a table.
     pub fn counts(&self) -> [(&'static str, u64); 5] {
         [
             ("total", self.total),
@@ -186,67 +187,67 @@ impl std::iter::Sum for Summary {
     }
 }
 
-/// What the schema of a report can't say.
+/// A problem of a report that its JSON Schema can't detect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The summary has other counts than the findings.
+    /// The counts in the summary differ from the findings.
     #[error("the summary does not count the findings: {0}")]
     SummaryMismatch(String),
     /// Two findings of one report have the same id.
     #[error("findings[{first}] and findings[{second}] have the same id '{id}'")]
     DuplicateFindingId {
-        /// Where it stands first, counted from 0.
+        /// The index of the first finding with the id, from 0.
         first: usize,
-        /// Where it stands again.
+        /// The index of the second one.
         second: usize,
-        /// The id.
+        /// The id that both have.
         id: String,
     },
-    /// A finding names its file by a relative path.
+    /// A finding has a relative path.
     #[error("findings[{at}].file must be absolute: '{file}'")]
     RelativePath {
-        /// Which finding, counted from 0.
+        /// The index of the finding, from 0.
         at: usize,
-        /// The path.
+        /// The path in the finding.
         file: String,
     },
-    /// A time is none.
+    /// A field is not a valid time.
     #[error(
         "{field}: '{value}' is not a point in time such as 2026-02-07T10:30:00Z or \
          2026-02-07T11:30:00+01:00 ({error})"
     )]
     InvalidTimestamp {
-        /// `start_time` or `end_time`.
+        /// The field's name: `start_time` or `end_time`.
         field: &'static str,
-        /// What stands there.
+        /// The value of the field.
         value: String,
-        /// What is wrong with it.
+        /// Why it is not a time.
         error: String,
     },
     /// The end is before the start.
     #[error("end_time {end} is before start_time {start}")]
     InvalidTimeRange {
-        /// When the agent began.
+        /// When the agent started.
         start: Timestamp,
-        /// When it was done.
+        /// When the agent finished.
         end: Timestamp,
     },
 }
 
-/// A report with the points in time that it names.
+/// A report with its times parsed.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// As it was submitted.
+    /// The report as submitted.
     pub args: Args,
-    /// When the agent began.
+    /// When the agent started.
     pub start: Option<Timestamp>,
-    /// When the agent was done.
+    /// When the agent finished.
     pub end: Option<Timestamp>,
 }
 
 impl Report {
-    /// Looks for what the schema can't say. A report with problems can still be shown and counted;
-    /// it is not to be saved.
+    /// Validates a report beyond its JSON Schema. A report with problems can be rendered and
+    /// counted, but is not to be saved.
     pub fn check(args: Args) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         problems.extend(miscounted(&args));
@@ -272,19 +273,19 @@ impl Report {
         (Self { args, start, end }, problems)
     }
 
-    /// The wave that it belongs to: the one that it names, or else its agent's.
+    /// The wave in the report, or else the wave of its agent.
     pub fn wave(&self) -> Wave {
         self.args.wave.unwrap_or_else(|| self.args.agent_name.wave())
     }
 
-    /// The findings, the worst first and otherwise in the order in which they were submitted.
+    /// The findings by severity, the most severe first; otherwise in the order of submission.
     pub fn ranked(&self) -> Vec<&Finding> {
         let mut findings: Vec<&Finding> = self.args.findings.iter().collect();
         findings.sort_by_key(|finding| finding.severity);
         findings
     }
 
-    /// The phase without a needless fraction: `3` for `3.0`.
+    /// The phase without a needless fraction: `3` instead of `3.0`.
     pub fn phase(&self) -> String {
         match self.args.phase.as_f64() {
             Some(phase) if self.args.phase.is_f64() && phase.fract() == 0.0 && phase < 1e15 => {
@@ -294,13 +295,13 @@ impl Report {
         }
     }
 
-    /// What the report is about, in one line.
+    /// A title with agent, phase and wave.
     pub fn title(&self) -> String {
         let wave = self.args.wave.map_or_else(String::new, |wave| format!(", {wave}"));
         format!("{}: phase {}{wave}", self.args.agent_name, self.phase())
     }
 
-    /// When it began, when it was done and how long it took, as far as that is known.
+    /// Labels and values of start, end and duration, as far as they are known.
     pub fn times(&self) -> Vec<(&'static str, String)> {
         let duration = |(start, end): (Timestamp, _)| format!("{:#}", start.duration_until(end));
         [
@@ -375,7 +376,7 @@ mod tests {
         Report::check(serde_json::from_value(args.clone()).unwrap())
     }
 
-    /// The one problem of a report.
+    /// Checks a report that has exactly one problem; returns the problem.
     fn problem(args: &Value) -> Problem {
         let (_, mut problems) = check(args);
         assert_eq!(problems.len(), 1, "{problems:?}");
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_comes_first() {
+    fn the_most_severe_comes_first() {
         let (report, problems) = check(&args(&[
             ("1", "LOW"),
             ("2", "CRITICAL"),
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_that_miscounts_is_a_problem_field_by_field() {
+    fn each_wrong_count_in_the_summary_is_reported() {
         let mut wrong = args(&[("1", "LOW"), ("2", "HIGH")]);
         wrong["summary"] = json!({"total": 3, "critical": 0, "high": 0, "medium": 1, "low": 1});
         let wanted = "total is 3, expected 2; high is 0, expected 1; medium is 1, expected 0";
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_real_and_in_order() {
+    fn times_are_valid_and_in_order() {
         let with = |start: Option<&str>, end: Option<&str>| {
             let mut args = args(&[]);
             for (name, time) in [("start_time", start), ("end_time", end)] {
@@ -477,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn the_waves_hold_the_agents_that_their_source_says() {
+    fn the_waves_have_the_documented_agents() {
         let of = |wave| {
             let agents = Agent::ALL.into_iter().filter(move |agent| agent.wave() == wave);
             agents.map(|agent| agent.to_string()).collect::<Vec<_>>()

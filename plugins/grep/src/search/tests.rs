@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::text::MAX_TEXT;
+use crate::text::MAX_TEXT_BYTES;
 
 const LINES: Collect = Collect::Lines { before: 0, after: 0 };
 
@@ -33,23 +33,23 @@ fn lines_match() {
         ("foo", "foo\nbar\nfoo foo", vec!["1:foo", "3:foo foo"]),
         ("^b", "ab\nb\n", vec!["2:b"]),
         ("a$", "a\nab\nba", vec!["1:a", "3:ba"]),
-        // The end of the file is not another line.
+        // The end of the file does not start another line.
         ("^$", "a\n\nb\n", vec!["2:"]),
         ("x*", "a\nb\n", vec!["1:a", "2:b"]),
         ("^$", "", vec![]),
-        // A carriage return belongs to the line end,
+        // A carriage return is part of the line end,
         ("a$", "a\r\nb\r\na", vec!["1:a", "3:a"]),
         ("^$", "a\r\n\r\nb", vec!["2:"]),
         ("a.*$", "xab\r\n", vec!["1:xab"]),
         (r"a\s*$", "a \r\nb\r\n", vec!["1:a "]),
         (r"a\s$", "a\r\n", vec![]),
-        // unless the pattern names it.
+        // unless the pattern contains it.
         (r"a\r", "a\r\na\n", vec!["1:a"]),
         (r"a\r$", "a\r\na\n", vec!["1:a"]),
-        // The ends of the text are the ends of each line.
+        // `\A` and `\z` match the ends of each line.
         (r"\Ab", "a\nb\n", vec!["2:b"]),
         (r"a\z", "ba\nb\nca", vec!["1:ba", "3:ca"]),
-        // A mark at the start of the file is not part of the line.
+        // A byte order mark is not part of the line.
         ("^foo", "\u{feff}foo\n", vec!["1:foo"]),
         ("ü", "über\nfur\n", vec!["1:über"]),
         (r"\bb\w+", "ab\nbär bc\n", vec!["2:bär bc"]),
@@ -76,7 +76,7 @@ fn multiline_matches_span_lines() {
     for (pattern, contents, found) in [
         (r"b\nc", "a\nb\nc\nd\n", vec!["2:b\nc"]),
         (r"\{[^}]*\}", "x {\n 1\n} y\nz {}\n", vec!["1:x {\n 1\n} y", "4:z {}"]),
-        // Matches whose lines touch are two, those that share a line are one.
+        // Matches on adjacent lines are two, those that share a line are one.
         (r"a\n", "a\na\nb\n", vec!["1:a", "2:a"]),
         (r"\([^)]*\)", "(\n) (\n)\n()", vec!["1:(\n) (\n)", "4:()"]),
         ("a.b", "a\nb\n", vec![]),
@@ -95,7 +95,7 @@ fn multiline_matches_span_lines() {
 }
 
 #[test]
-fn a_match_does_not_reach_into_the_next_file() {
+fn a_match_does_not_span_files() {
     let spanning = Settings { multiline: true, ..settings(r"a\s*b", LINES) };
     let found = search(&spanning, &[("1", b"a\n"), ("2", b"b\n")]).unwrap();
     assert!(found.lines.is_empty());
@@ -161,9 +161,9 @@ fn files_and_counts() {
     assert_eq!((names(&found).as_str(), found.files[0].matches), ("ad", 2));
 }
 
-/// Each of these would take hours if a match cost as much as its line or its file.
+/// Each of these would take hours if the cost of a match were proportional to its line or file.
 #[test]
-fn many_matches_are_cheap() {
+fn many_matches_take_linear_time() {
     for (contents, counted) in [
         (b"ab ".repeat(300_000), 1),
         (b"a\n".repeat(300_000), 300_000),
@@ -176,7 +176,7 @@ fn many_matches_are_cheap() {
 }
 
 #[test]
-fn binary_files_are_passed_over() {
+fn binary_files_are_skipped() {
     let late = [b"foo\n".repeat(100_000).as_slice(), b"\0"].concat();
     let utf16: Vec<u8> = b"\xff\xfe"
         .iter()
@@ -205,12 +205,12 @@ fn long_lines_show_the_match() {
     for multiline in [false, true] {
         let settings = Settings { multiline, ..settings(r"foo\s?", LINES) };
         let found = matches(&settings, line.as_bytes());
-        assert!(found[0].contains("xfoox") && found[0].len() < MAX_TEXT + 10);
+        assert!(found[0].contains("xfoox") && found[0].len() < MAX_TEXT_BYTES + 10);
     }
 }
 
 #[test]
-fn a_limit_cuts_and_says_so() {
+fn a_limit_sets_truncated() {
     let files: [(&str, &[u8]); 3] = [("a", b"1\nx\n2\nx\n3\n"), ("b", b"x\n"), ("c", b"x\n")];
     for (collect, limit, files_found, lines, truncated, searched) in [
         (Collect::Files, 2, 2, 0, true, 3),
@@ -225,7 +225,7 @@ fn a_limit_cuts_and_says_so() {
         let seen = (found.files.len(), found.lines.len(), found.truncated, found.searched);
         assert_eq!(seen, (files_found, lines, truncated, searched), "{collect:?} {limit}");
     }
-    // The last match that is shown has all of its context.
+    // The last match in the result has all of its context.
     let settings =
         Settings { limit: Some(1), ..settings("x", Collect::Lines { before: 1, after: 1 }) };
     let found = search(&settings, &files).unwrap();
@@ -248,7 +248,7 @@ fn without_a_limit_too_much_is_an_error() {
         MAX_ENTRIES + 1
     );
 
-    // Context counts; with a limit of the caller's, the answer is cut instead.
+    // Context lines count; with the caller's limit, the result is cut instead.
     let apart = b"x\n1\n2\n3\n".repeat(MAX_ENTRIES / 4 + 1);
     let with_context = settings("x", Collect::Lines { before: 0, after: 3 });
     assert_eq!(search(&with_context, &file(&apart)).unwrap_err().code, "TooManyMatches");
@@ -262,7 +262,7 @@ fn without_a_limit_too_much_is_an_error() {
 }
 
 #[test]
-fn paths_are_asked_for_once_and_only_on_a_match() {
+fn paths_are_requested_once_and_only_for_matches() {
     let asked = Cell::new(0);
     let path = || {
         asked.set(asked.get() + 1);

@@ -1,41 +1,37 @@
-//! The operating system's side, for tests on the machine that develops a plugin.
+//! File operations in a native build, for tests of a plugin.
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use super::Opening;
+use super::WriteMode;
 use crate::bindings::cofferdam::host::files::Refusal;
 use crate::{Context, WorkspacePath};
 
-/// Writes a whole file.
 pub(super) fn write(
     context: &Context,
     path: &WorkspacePath,
     contents: &[u8],
-    opening: Opening,
+    mode: WriteMode,
 ) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true);
-    match opening {
-        Opening::Replace => options.create(true).truncate(true),
-        Opening::New => options.create_new(true),
+    match mode {
+        WriteMode::Replace => options.create(true).truncate(true),
+        WriteMode::New => options.create_new(true),
     };
     options.open(context.local(path))?.write_all(contents)
 }
 
-/// Creates a symbolic link.
 pub(super) fn create_link(context: &Context, path: &WorkspacePath, target: &str) -> io::Result<()> {
     symlink(target, context.local(path))
 }
 
-/// Whether the owner may execute a file.
 pub(super) fn is_executable(context: &Context, path: &WorkspacePath) -> io::Result<bool> {
     Ok(mode(&context.local(path))? & 0o100 != 0)
 }
 
-/// Sets or clears the executable bits.
 pub(super) fn set_executable(
     context: &Context,
     path: &WorkspacePath,
@@ -43,7 +39,7 @@ pub(super) fn set_executable(
 ) -> io::Result<()> {
     let path = context.local(path);
     let mode = mode(&path)?;
-    // Whoever may read it may run it.
+    // Every class of users that may read the file may execute it.
     let mode = if executable { mode | (mode & 0o444) >> 2 } else { mode & !0o111 };
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
@@ -52,7 +48,7 @@ fn mode(path: &Path) -> io::Result<u32> {
     Ok(fs::metadata(path)?.permissions().mode())
 }
 
-/// Here it is always the operating system that refuses, and it gives no reasons.
+/// Always `None`: the operating system gives no reasons.
 pub(crate) fn last_refusal() -> Option<Refusal> {
     None
 }

@@ -1,4 +1,4 @@
-//! The host's side.
+//! Sending requests in a component.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,10 @@ use wasip2::io::streams::{InputStream, StreamError};
 
 use super::{Error, Parts, Request, Response};
 
-/// How much of a body is written or read at once, in bytes: what the interface allows.
-const WRITE: usize = 4096;
-const READ: u64 = 64 << 10;
+/// The number of body bytes written at once, the maximum of the interface.
+const WRITE_BYTES: usize = 4096;
+/// The number of body bytes read at once.
+const READ_BYTES: u64 = 64 << 10;
 
 pub(super) fn send(request: &Request, parts: &Parts<'_>) -> Result<Response, Error> {
     let until = request.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -32,7 +33,7 @@ pub(super) fn send(request: &Request, parts: &Parts<'_>) -> Result<Response, Err
     };
     let status = answer.status();
     let headers = answer.headers().entries();
-    Ok(Response { status, headers, body: read(&answer, request.most, until, parts)? })
+    Ok(Response { status, headers, body: read(&answer, request.max_body_bytes, until, parts)? })
 }
 
 fn outgoing(request: &Request, parts: &Parts<'_>) -> Result<OutgoingRequest, Error> {
@@ -71,8 +72,8 @@ fn outgoing(request: &Request, parts: &Parts<'_>) -> Result<OutgoingRequest, Err
 fn write(bytes: &[u8], body: OutgoingBody, parts: &Parts<'_>) -> Result<(), Error> {
     let failed = || Error::Failed("the server did not take the whole request".to_owned());
     let stream = body.write().map_err(|()| failed())?;
-    for chunk in bytes.chunks(WRITE) {
-        // A server that has answered already does not read the rest.
+    for chunk in bytes.chunks(WRITE_BYTES) {
+        // A server that has sent its response may not read the rest of the request.
         if stream.blocking_write_and_flush(chunk).is_err() {
             break;
         }
@@ -92,20 +93,20 @@ fn read(
     let stream: InputStream = body.stream().map_err(|()| failed())?;
     let mut bytes = Vec::new();
     loop {
-        match stream.read(READ) {
+        match stream.read(READ_BYTES) {
             Ok(more) if more.is_empty() => wait(&stream.subscribe(), until)?,
             Ok(more) => {
                 bytes.extend_from_slice(&more);
                 if bytes.len() > most {
                     return Err(Error::TooLarge);
                 }
-                over(until)?;
+                check_deadline(until)?;
             }
             Err(StreamError::Closed) => return Ok(bytes),
             Err(StreamError::LastOperationFailed(error)) => {
                 return Err(match http_error_code(&error) {
                     Some(code) => failure(&code, parts),
-                    // A host may have no code for it, only words.
+                    // The host may have a message without a code.
                     None => match error.to_debug_string() {
                         text if text.contains("timeout") => Error::Timeout,
                         text if text.contains("body size") => Error::TooLarge,
@@ -117,7 +118,7 @@ fn read(
     }
 }
 
-fn over(until: Option<Instant>) -> Result<(), Error> {
+fn check_deadline(until: Option<Instant>) -> Result<(), Error> {
     match until {
         Some(until) if Instant::now() >= until => Err(Error::Timeout),
         _ => Ok(()),
@@ -131,11 +132,11 @@ fn wait(what: &Pollable, until: Option<Instant>) -> Result<(), Error> {
     };
     let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let timer = subscribe_duration(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
-    // What is ready at the last moment is ready.
+    // A response that is ready at the deadline counts as in time.
     if poll(&[what, &timer]).contains(&0) { Ok(()) } else { Err(Error::Timeout) }
 }
 
-/// What a code of the interface means to a plugin.
+/// Converts an error code of the interface.
 fn failure(code: &ErrorCode, parts: &Parts<'_>) -> Error {
     let origin = format!("{}://{}", parts.scheme, parts.authority);
     match code {

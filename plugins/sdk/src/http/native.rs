@@ -1,4 +1,4 @@
-//! The machine that develops a plugin: there is no host, and nothing is sent.
+//! Requests in a native build: nothing is sent.
 
 use super::{Error, Parts, Request, Response};
 

@@ -1,4 +1,4 @@
-//! The host's side.
+//! Running programs in a component.
 
 use super::{Command, Error, Output};
 use crate::Context;

@@ -1,5 +1,5 @@
-//! The operating system's side, for tests on the machine that develops a plugin: the program
-//! runs as it is, with this process' rights, and keeps what it changes.
+//! Running programs in a native build, for tests of a plugin: without a sandbox, with the rights of
+//! this process, and with all changes kept.
 
 use std::io::{Read, Write as _};
 use std::process::{Child, Stdio};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use super::{Captured, Command, End, Error, Output};
 use crate::Context;
 
-/// How often it is looked whether the program has ended.
-const POLL: Duration = Duration::from_millis(5);
+/// The interval between checks whether the program has exited.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How long a program may run where nothing else is said.
-const MOST: Duration = Duration::from_secs(600);
+/// The default timeout of a program.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
 #[expect(clippy::disallowed_methods, reason = "a developer's test runs a program")]
 pub(super) fn run(command: &Command, context: &Context) -> Result<Output, Error> {
@@ -38,11 +38,11 @@ pub(super) fn run(command: &Command, context: &Context) -> Result<Output, Error>
     let feeding = thread::spawn(move || input.map(|mut input| input.write_all(&stdin)));
     let [stdout, stderr] = [reading(child.stdout.take()), reading(child.stderr.take())];
     let timeout = match command.timeout_ms {
-        0 => MOST,
+        0 => DEFAULT_TIMEOUT,
         timeout => Duration::from_millis(timeout.into()),
     };
     let end = wait(&mut child, started + timeout).map_err(|e| Error::Failed(e.to_string()))?;
-    // A program need not read its input to the end.
+    // A program need not read all of its input, so a broken pipe is not an error.
     let _ = feeding.join();
     let captured = |reading: thread::JoinHandle<Vec<u8>>| {
         let bytes = reading.join().unwrap_or_default();
@@ -65,7 +65,7 @@ fn reading(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<Vec
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
-            // What was read until something went wrong is what there is.
+            // After a read error, the bytes read so far are returned.
             let _ = stream.read_to_end(&mut bytes);
         }
         bytes
@@ -86,6 +86,6 @@ fn wait(child: &mut Child, deadline: Instant) -> std::io::Result<End> {
             child.wait()?;
             return Ok(End::TimedOut);
         }
-        thread::sleep(POLL);
+        thread::sleep(POLL_INTERVAL);
     }
 }

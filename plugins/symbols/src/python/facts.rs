@@ -1,29 +1,28 @@
-//! What one file says about its names: enough to find out, together with other files, what a
-//! call calls.
+//! The facts about names in one file that are needed, together with other files, to resolve calls.
 
 use std::collections::BTreeMap;
 
 use crate::outline::Outline;
 
-/// One part of a chain such as `self.repository().find`.
+/// A step of a chain such as `self.repository().find`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// The name that the chain starts with.
     Name(String),
-    /// `.name`
+    /// The attribute of a value: `.name`.
     Attribute(String),
-    /// `(...)`
+    /// The call of a value: `(...)`.
     Call,
-    /// `[...]`
+    /// The index of a value: `[...]`.
     Index,
-    /// A literal that the chain starts with; the name of its type.
+    /// A literal at the start of the chain; the name of its type.
     Literal(&'static str),
 }
 
-/// A chain of names, calls and so on.
+/// A chain of names, calls and other steps.
 pub type Steps = Vec<Step>;
 
-/// A chain as it is written, without arguments.
+/// Formats a chain as source text, without arguments.
 pub fn shown(steps: &[Step]) -> String {
     steps
         .iter()
@@ -37,81 +36,81 @@ pub fn shown(steps: &[Step]) -> String {
         .collect()
 }
 
-/// What a name is bound to.
+/// The value that a name is bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Binding {
-    /// It holds an instance of this class.
+    /// An instance of this class.
     Instance(Steps),
-    /// It holds what this chain stands for.
+    /// The value of this chain.
     Value(Steps),
 }
 
-/// `import module` or `from module import name`.
+/// An import: `import module` or `from module import name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Import {
-    /// How many dots lead the module: 0 is absolute.
+    /// The number of leading dots; 0 is absolute.
     pub level: u32,
-    /// The module's names.
+    /// The components of the module's name.
     pub module: Vec<String>,
-    /// The name in the module; none stands for the module itself.
+    /// The name in the module; `None` for the module itself.
     pub name: Option<String>,
     /// The line, from 1.
     pub line: usize,
 }
 
-/// The names of a module, a class or a function.
+/// The names in the scope of a module, a class or a function.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
-    /// The definitions, as indices of [`Model::definitions`]; the last of a name counts.
+    /// The definitions, as indices of [`Model::definitions`]; the last one of a name counts.
     pub definitions: BTreeMap<String, usize>,
-    /// What is imported, under the name that it has here.
+    /// The imports, by their names in this scope.
     pub imports: BTreeMap<String, Import>,
-    /// Modules of which all names are imported.
+    /// Modules that are imported by `import *`.
     pub stars: Vec<Import>,
-    /// What names are bound to; the first binding counts.
+    /// The values of names; the first binding counts.
     pub bindings: BTreeMap<String, Binding>,
-    /// Names that are bound to a text.
+    /// Names that are bound to a string.
     pub strings: BTreeMap<String, String>,
-    /// Names of types that bring dependencies: `Database = Annotated[Session, Depends(get)]`.
+    /// Names of types with dependencies: `Database = Annotated[Session, Depends(get)]`.
     pub dependencies: BTreeMap<String, Vec<Steps>>,
     /// Names that are bound to an application or a router.
     pub routers: BTreeMap<String, Invocation>,
 }
 
-/// A call in a function's body.
+/// A call in the body of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// What is called.
+    /// The chain that is called.
     pub callee: Steps,
     /// The line, from 1.
     pub line: usize,
 }
 
-/// A call with what it passes on, where that matters.
+/// A call with its arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Invocation {
-    /// What is called.
+    /// The chain that is called.
     pub callee: Steps,
-    /// Arguments by position.
+    /// The arguments without a name.
     pub arguments: Vec<Argument>,
-    /// Arguments by name.
+    /// The arguments with their names.
     pub keywords: Vec<(String, Argument)>,
     /// The line, from 1.
     pub line: usize,
 }
 
 impl Invocation {
-    /// The argument of this name, or else the one at this position.
+    /// The argument with this name, or else the one at this position.
     pub fn argument(&self, name: &str, position: usize) -> Option<&Argument> {
         self.keyword(name).or_else(|| self.arguments.get(position))
     }
 
-    /// The argument of this name.
+    /// The argument with this name.
     pub fn keyword(&self, name: &str) -> Option<&Argument> {
         self.keywords.iter().find(|(keyword, _)| keyword == name).map(|(_, argument)| argument)
     }
 
-    /// The last name of what is called.
+    /// The last name in the chain that is called.
     pub fn name(&self) -> &str {
         match self.callee.last() {
             Some(Step::Name(name) | Step::Attribute(name)) => name,
@@ -120,96 +119,96 @@ impl Invocation {
     }
 }
 
-/// One argument.
+/// An argument of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Argument {
-    /// As it is written, on one line.
+    /// The source text, on one line.
     pub text: String,
-    /// The chain that it is, if it is one.
+    /// The chain, if it is one.
     pub steps: Option<Steps>,
-    /// The text that it is, if it is a literal.
+    /// The value, if it is a string literal.
     pub string: Option<String>,
-    /// The members, if it is a list, a tuple or a set.
+    /// The elements, if it is a list, a tuple or a set.
     pub items: Vec<Self>,
-    /// The call that it is, if it is one.
+    /// The call, if it is one.
     pub call: Option<Box<Invocation>>,
 }
 
-/// A dependency that a function's parameter asks for.
+/// A dependency that a parameter declares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
-    /// The parameter.
+    /// The name of the parameter.
     pub parameter: String,
-    /// What provides it.
+    /// The provider of the dependency.
     pub provider: Provider,
 }
 
-/// What provides a dependency.
+/// The provider of a dependency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Provider {
-    /// `Depends(this)`
+    /// An explicit provider: `Depends(this)`.
     Callable(Steps),
-    /// The parameter's type may be a name that brings dependencies.
+    /// The parameter's type, which may be a name with dependencies.
     Alias(Steps),
 }
 
-/// A class or a function.
+/// The definition of a class or a function.
 #[derive(Debug, Clone, Default)]
 pub struct Definition {
-    /// Its place in the outline's symbols.
+    /// The index in the outline's symbols.
     pub symbol: usize,
-    /// The class or function around it.
+    /// The enclosing class or function.
     pub parent: Option<usize>,
     /// Whether it is a class.
     pub is_class: bool,
-    /// A class's bases.
+    /// The base classes of a class.
     pub bases: Vec<Steps>,
-    /// The class that a function's return annotation names.
+    /// The class in a function's return annotation.
     pub returns: Option<Steps>,
-    /// The first parameter, of a method that has one for its instance or class.
+    /// The first parameter of a method with an instance or a class.
     pub receiver: Option<Receiver>,
-    /// The dependencies that its parameters ask for.
+    /// The dependencies that its parameters declare.
     pub dependencies: Vec<Dependency>,
-    /// The decorators.
+    /// The decorators, in order.
     pub decorators: Vec<Invocation>,
-    /// Its own names.
+    /// The names in its own scope.
     pub scope: Scope,
-    /// What a method binds on its instance: `self.name = ...`.
+    /// The attributes that a method sets on its instance: `self.name = ...`.
     pub attributes: BTreeMap<String, Binding>,
-    /// What a function calls, in the order of the text.
+    /// The calls in a function, in the order of the text.
     pub calls: Vec<Call>,
 }
 
-/// What the first parameter of a method stands for.
+/// The first parameter of a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receiver {
-    /// The parameter's name.
+    /// The name of the parameter.
     pub name: String,
-    /// Whether it is the class rather than an instance.
+    /// Whether it is a class instead of an instance.
     pub is_class: bool,
 }
 
-/// One file.
+/// The facts about one file.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    /// What it defines.
+    /// The symbols that it defines.
     pub outline: Outline,
     /// The classes and functions, in the order of the text.
     pub definitions: Vec<Definition>,
-    /// The module's own names.
+    /// The names in the module's scope.
     pub scope: Scope,
-    /// Calls that put routes and routers together, each with the function that they are in.
+    /// Calls that register routes and routers, each with the enclosing function.
     pub registrations: Vec<(Option<usize>, Invocation)>,
 }
 
 impl Model {
-    /// A definition and those around it, the innermost first.
+    /// A definition and the enclosing ones, the innermost first.
     pub fn outwards(&self, from: Option<usize>) -> impl Iterator<Item = usize> {
         std::iter::successors(from, |&definition| self.definitions[definition].parent)
     }
 
-    /// The names that can be seen from a definition, the innermost first: those of each definition
-    /// around it, and the module's own.
+    /// The scopes visible from a definition, the innermost first: those of the enclosing
+    /// definitions, and the module's.
     pub fn scopes(&self, from: Option<usize>) -> impl Iterator<Item = (Option<usize>, &Scope)> {
         let around = self.outwards(from);
         let around = around.map(|index| (Some(index), &self.definitions[index].scope));

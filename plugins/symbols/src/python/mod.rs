@@ -1,7 +1,7 @@
-//! Python: what a file defines and, for those who follow calls, what its names stand for.
+//! Python: the outline of a file, and the facts needed to follow calls.
 //!
-//! The parser is ruff's. It goes on after a syntax error, so that a file that is being worked on
-//! still has its symbols.
+//! The parser is ruff's. It recovers from syntax errors, so that a file that is being edited still
+//! has its symbols.
 
 pub mod facts;
 pub mod resolve;
@@ -12,12 +12,12 @@ mod walk;
 use crate::outline::{Lines, Outline, Problem};
 use facts::Model;
 
-/// What a file defines.
+/// The definitions in a file.
 pub fn outline(text: &str) -> Outline {
     model(text).outline
 }
 
-/// The same, with what it takes to follow calls.
+/// The definitions in a file, and the facts needed to follow calls.
 pub fn model(text: &str) -> Model {
     let options = ruff_python_parser::ParseOptions::from(ruff_python_parser::Mode::Module);
     let parsed = ruff_python_parser::parse_unchecked(text, options);

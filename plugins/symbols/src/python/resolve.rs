@@ -1,7 +1,7 @@
-//! What a chain of names stands for, across the files of the workspace.
+//! Resolves chains of names across the files of the workspace.
 //!
-//! It goes by what the files say: imports, definitions, annotations, what is assigned once. What
-//! takes running the program to know stays unknown.
+//! Uses static information: imports, definitions, annotations, single assignments. Everything that
+//! depends on running the program is unknown.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -12,67 +12,66 @@ use crate::outline::{Kind, Symbol};
 use crate::project::Files;
 use crate::text::decode;
 
-/// How long a way from a name to what it stands for may be.
+/// The maximum number of steps from a name to its value.
 const MAX_STEPS: usize = 40;
 
-/// Directories below which a project may keep its packages.
+/// Directories that may contain a project's packages.
 const ROOTS: [&str; 4] = ["src", "lib", "python", "app"];
 
-/// A class or a function in a file.
+/// The place of a class or a function.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// The file's path.
+    /// The path of the file.
     pub file: String,
     /// The index in [`Model::definitions`].
     pub definition: usize,
 }
 
-/// What a chain stands for.
+/// The value of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// A module: the path of its file.
     Module(String),
-    /// A directory that is a package without a file of its own.
+    /// A package without a file of its own: the path of its directory.
     Directory(String),
-    /// A class.
+    /// A class in the workspace.
     Class(Place),
-    /// An instance of a class.
+    /// An instance of a class in the workspace.
     Instance(Place),
-    /// A function or method.
+    /// A function or method in the workspace.
     Function(Place),
-    /// Something that is not in the workspace.
+    /// A name outside of the workspace.
     External(String),
-    /// Not known.
+    /// The value is not known.
     Unknown,
 }
 
-/// The modules of the workspace, read where they are needed.
+/// The modules of the workspace, read on demand.
 pub struct Modules<'a> {
     files: &'a dyn Files,
-    models: Recent,
-    /// All Python files and the directories that hold some; read at the first look.
+    models: ModelCache,
+    /// All Python files and the directories that contain some; listed on first use.
     paths: Option<Rc<Paths>>,
     exported: HashMap<(String, String), Value>,
 }
 
-/// How many bytes of text the models may be of that are at hand. A model takes about ten times as
-/// much memory as its file; what is not at hand is read again.
-const AT_HAND: usize = 8 << 20;
+/// The maximum size of the files whose models are cached, in bytes. A model takes about ten times
+/// as much memory as its file; dropped ones are read again.
+const MAX_CACHED_BYTES: usize = 8 << 20;
 
-/// The models that were asked for last, in two generations: when the younger one is full, the
-/// older one goes.
+/// A cache of models in two generations: when the younger one is full, it replaces the older one.
 #[derive(Default)]
-struct Recent {
-    young: HashMap<String, Known>,
-    old: HashMap<String, Known>,
-    /// The bytes of the younger one's files.
+struct ModelCache {
+    young: HashMap<String, CachedModel>,
+    old: HashMap<String, CachedModel>,
+    /// The size of the younger generation's files, in bytes.
     bytes: usize,
 }
 
-/// What is known of a file, none where it can't be read; and its length.
-type Known = (Option<Rc<Model>>, usize);
+/// The model of a file, `None` if it can't be read; and the file's size.
+type CachedModel = (Option<Rc<Model>>, usize);
 
-impl Recent {
+impl ModelCache {
     fn get(&mut self, file: &str) -> Option<Option<Rc<Model>>> {
         if let Some((model, _)) = self.young.get(file) {
             return Some(model.clone());
@@ -83,8 +82,8 @@ impl Recent {
         Some(model)
     }
 
-    fn add(&mut self, file: String, known: Known) {
-        if self.bytes + known.1 > AT_HAND / 2 {
+    fn add(&mut self, file: String, known: CachedModel) {
+        if self.bytes + known.1 > MAX_CACHED_BYTES / 2 {
             self.old = std::mem::take(&mut self.young);
             self.bytes = 0;
         }
@@ -100,12 +99,12 @@ struct Paths {
 }
 
 impl<'a> Modules<'a> {
-    /// Nothing is read yet.
+    /// Starts with an empty cache.
     pub fn new(files: &'a dyn Files) -> Self {
-        Self { files, models: Recent::default(), paths: None, exported: HashMap::new() }
+        Self { files, models: ModelCache::default(), paths: None, exported: HashMap::new() }
     }
 
-    /// What is known of a file; none where it can't be read.
+    /// The model of a file; `None` if it can't be read.
     pub fn model(&mut self, file: &str) -> Option<Rc<Model>> {
         if let Some(known) = self.models.get(file) {
             return known;
@@ -117,7 +116,7 @@ impl<'a> Modules<'a> {
         Some(self.insert(file, &contents))
     }
 
-    /// What is known of a file that was read anyway.
+    /// Adds a file that was already read; returns its model.
     pub fn insert(&mut self, file: &str, contents: &[u8]) -> Rc<Model> {
         let model = Rc::new(model(contents));
         self.models.add(file.to_owned(), (Some(Rc::clone(&model)), contents.len()));
@@ -131,7 +130,7 @@ impl<'a> Modules<'a> {
         model.outline.symbols.get(definition.symbol).cloned()
     }
 
-    /// What a definition says.
+    /// Calls a function with a definition and its model.
     pub fn definition<T>(
         &mut self,
         place: &Place,
@@ -140,17 +139,17 @@ impl<'a> Modules<'a> {
         self.model(&place.file)?.definitions.get(place.definition).map(read)
     }
 
-    /// What a chain stands for that is written in a definition, or in the module's own code.
+    /// The value of a chain in a definition, or in the module's top level.
     pub fn value(&mut self, file: &str, around: Option<usize>, steps: &[Step]) -> Value {
         self.fold(file, around, steps, 0)
     }
 
-    /// What a module means by a name.
+    /// The value of a name in a module.
     pub fn exported(&mut self, file: &str, name: &str) -> Value {
         self.in_module(file, name, 0)
     }
 
-    /// What calling a value runs.
+    /// The function or class that a call of a value runs.
     pub fn called(&mut self, value: &Value) -> Value {
         match value {
             Value::Instance(class) => self.member(class, "__call__", false, 0),
@@ -158,7 +157,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// The method that makes a class's instances ready, if the workspace has it.
+    /// The constructor of a class, if it is in the workspace.
     pub fn constructor(&mut self, class: &Place) -> Option<Place> {
         match self.member(class, "__init__", false, 0) {
             Value::Function(place) => Some(place),
@@ -166,7 +165,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// A method of a class or its bases.
+    /// A method of a class or of its bases.
     pub fn method(&mut self, class: &Place, name: &str) -> Option<Place> {
         match self.member(class, name, false, 0) {
             Value::Function(place) => Some(place),
@@ -240,7 +239,7 @@ impl<'a> Modules<'a> {
                     Value::Instance(place)
                 };
             }
-            // A class's names are not seen from within its methods.
+            // The names of a class are not visible in its methods.
             if (!definition.is_class || around == Some(index))
                 && let Some(value) =
                     self.in_scope(file, Some(index), &definition.scope, name, depth)
@@ -262,7 +261,7 @@ impl<'a> Modules<'a> {
         if depth > MAX_STEPS {
             return Value::Unknown;
         }
-        // What leads back to itself is not known.
+        // A cyclic import is unknown.
         self.exported.insert(key.clone(), Value::Unknown);
         let value = self.look_in_module(file, name, depth);
         self.exported.insert(key, value.clone());
@@ -311,7 +310,7 @@ impl<'a> Modules<'a> {
             return Some(self.imported(file, import, depth + 1));
         }
         let binding = scope.bindings.get(name)?;
-        // `client = client or Client()` and the like say nothing.
+        // `client = client or Client()` and similar bindings give no information.
         let refers_to_itself = match binding {
             Binding::Value(steps) | Binding::Instance(steps) => {
                 steps.first() == Some(&Step::Name(name.to_owned()))
@@ -340,7 +339,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// What an import brings.
+    /// The value of an import.
     pub fn imported(&mut self, file: &str, import: &Import, depth: usize) -> Value {
         let dots = ".".repeat(import.level as usize);
         let module = self.find(file, import.level, &import.module);
@@ -390,7 +389,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// What a call of a value answers.
+    /// The value that a call returns.
     fn result(&mut self, value: &Value, depth: usize) -> Value {
         if depth > MAX_STEPS {
             return Value::Unknown;
@@ -500,7 +499,7 @@ impl<'a> Modules<'a> {
         Value::Unknown
     }
 
-    /// The module that an import statement of a file names.
+    /// The module that an import statement in a file names.
     pub fn find(&mut self, file: &str, level: u32, module: &[String]) -> Option<Value> {
         let mut directory = file.rsplit_once('/').map_or("", |(directory, _)| directory);
         if level > 0 {
@@ -513,7 +512,7 @@ impl<'a> Modules<'a> {
             return self.module_at(directory, module);
         }
         let paths = self.paths();
-        // Packages are found from the directory that holds them, never from within.
+        // Packages are imported by way of the directory that contains them, never from inside.
         let mut only_directory = None;
         loop {
             let is_package = paths.files.contains(&joined(directory, "__init__.py"));
@@ -537,7 +536,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// The module of these names below a directory.
+    /// The module with these names below a directory.
     fn module_at(&mut self, directory: &str, module: &[String]) -> Option<Value> {
         let paths = self.paths();
         let path = module.iter().fold(directory.to_owned(), |path, name| joined(&path, name));
@@ -573,7 +572,7 @@ impl<'a> Modules<'a> {
     }
 }
 
-/// What a file's bytes say; nothing where they are no text.
+/// The model of a file's contents; empty if they are not text.
 fn model(contents: &[u8]) -> Model {
     match decode(Language::Python, contents) {
         Ok((text, _)) => match crate::nesting::check(Language::Python, &text) {
@@ -598,7 +597,7 @@ fn is_builtin(name: &str) -> bool {
     BUILTINS.binary_search(&name).is_ok()
 }
 
-/// The functions and classes of Python's `builtins`, sorted.
+/// The functions and classes in Python's `builtins`, sorted.
 const BUILTINS: [&str; 139] = [
     "ArithmeticError",
     "AssertionError",

@@ -1,7 +1,8 @@
-//! The endpoints of FastAPI and Flask applications: which paths lead to which handlers.
+//! Finds the endpoints of FastAPI and Flask applications: their paths and handlers.
 //!
-//! Routes belong to routers, and routers are put into others, each with a prefix. An endpoint's
-//! path is the prefixes of all routers on the way to it, as the frameworks join them.
+//! Routes belong to routers, and routers are included in other routers, each with a prefix. The
+//! path of an endpoint consists of the prefixes of all of these routers, joined as the frameworks
+//! do.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -12,17 +13,17 @@ use super::facts::{Argument, Binding, Definition, Invocation, Provider, Scope, S
 use super::resolve::{Modules, Place, Value};
 use crate::outline::Problem;
 
-/// How many prefixes deep a router can be.
+/// The maximum depth of included routers.
 const MAX_DEPTH: usize = 20;
 
-/// By how many ways requests may come to one router. Only routers that are put into each other
-/// again and again have more.
+/// The maximum number of ways by which a router can be reached. More occur only if routers include
+/// each other repeatedly.
 const MAX_WAYS: usize = 1000;
 
-/// The methods that a decorator of their name stands for.
+/// The HTTP methods that have a decorator of the same name.
 const METHODS: [&str; 8] = ["get", "post", "put", "patch", "delete", "head", "options", "trace"];
 
-/// What a route is written for.
+/// The web framework of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -31,27 +32,27 @@ pub enum Framework {
     Flask,
 }
 
-/// Where a router is bound to a name.
+/// A router, as the name that it is bound to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Router {
     file: String,
-    /// The function or class whose name it is; none: the module's.
+    /// The function or class that contains the name; `None` for the module.
     around: Option<usize>,
     name: String,
 }
 
-/// A dependency as it is written, and where.
+/// A dependency with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    /// What provides it, as it is written.
+pub struct DeclaredDependency {
+    /// The provider, as written in the source.
     pub written: String,
-    /// What provides it, if the workspace has it.
+    /// The provider, if it is in the workspace.
     pub place: Option<Place>,
-    /// What asks for it.
+    /// The element that declares the dependency.
     pub by: By,
 }
 
-/// What asks for a dependency.
+/// The element that declares a dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -62,27 +63,27 @@ pub enum By {
     Include,
 }
 
-/// A path that leads to a handler.
+/// A path with its handler.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
-    /// What it is written for.
+    /// The web framework of the route.
     pub framework: Framework,
-    /// The methods, sorted; `WEBSOCKET` stands for one.
+    /// The HTTP methods, sorted; `WEBSOCKET` for a websocket.
     pub methods: Vec<String>,
-    /// The path with all prefixes. What the text does not say stands in `<...>` as it is written.
+    /// The path with all prefixes. Unknown parts are in `<...>`, as written.
     pub path: String,
-    /// The function that answers.
+    /// The function that handles requests.
     pub handler: Place,
-    /// The names that lead to it within its file.
+    /// The names that lead to the handler within its file.
     pub names: Vec<String>,
-    /// The file where the route is written.
+    /// The file that contains the route.
     pub file: String,
-    /// The line where the route is written.
+    /// The line of the route.
     pub line: usize,
     /// Whether its router is part of an application that was found.
     pub mounted: bool,
-    /// What it depends on, the outermost first.
-    pub dependencies: Vec<Asked>,
+    /// Its dependencies, the outermost first.
+    pub dependencies: Vec<DeclaredDependency>,
 }
 
 struct Route {
@@ -94,27 +95,27 @@ struct Route {
     names: Vec<String>,
     file: String,
     line: usize,
-    dependencies: Vec<Asked>,
+    dependencies: Vec<DeclaredDependency>,
 }
 
-/// A router within another one.
+/// The inclusion of a router in another one.
 #[derive(Debug)]
 struct Mount {
     parent: Router,
-    /// The prefix that stands here, if one does.
+    /// The prefix given at the inclusion, if any.
     prefix: Option<String>,
-    dependencies: Vec<Asked>,
+    dependencies: Vec<DeclaredDependency>,
 }
 
-/// One way to a router.
+/// One of the ways by which a router is reached.
 #[derive(Debug, Clone, Default)]
 struct Way {
     prefix: String,
-    dependencies: Vec<Asked>,
+    dependencies: Vec<DeclaredDependency>,
     mounted: bool,
 }
 
-/// Looks for endpoints, file by file. It holds what it has found, not the files.
+/// Finds endpoints file by file. Stores what it has found, but not the files.
 pub struct Finder<'a, 'b> {
     modules: &'a mut Modules<'b>,
     mounts: BTreeMap<Router, Vec<Mount>>,
@@ -123,12 +124,12 @@ pub struct Finder<'a, 'b> {
 }
 
 impl<'a, 'b> Finder<'a, 'b> {
-    /// Nothing is looked at yet.
+    /// Starts without any files.
     pub fn new(modules: &'a mut Modules<'b>) -> Self {
         Self { modules, mounts: BTreeMap::new(), routes: Vec::new(), made: HashMap::new() }
     }
 
-    /// Takes what a file says of routes and routers.
+    /// Collects routes and routers of a file; returns its syntax error, if any.
     pub fn look(&mut self, file: &str, contents: &[u8]) -> Option<Problem> {
         let model = self.modules.insert(file, contents);
         for (index, definition) in model.definitions.iter().enumerate() {
@@ -143,7 +144,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         model.outline.problem.clone()
     }
 
-    /// All endpoints in the files, by path, methods and place.
+    /// All endpoints in the files, sorted by path, methods and place.
     pub fn finish(mut self) -> Vec<Endpoint> {
         let routes = std::mem::take(&mut self.routes);
         let mut ways: HashMap<(Option<Router>, Framework), Rc<[Way]>> = HashMap::new();
@@ -179,7 +180,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         endpoints
     }
 
-    /// `@router.get("/path")` and the like.
+    /// Handles decorators such as `@router.get("/path")`.
     fn decorated(
         &mut self,
         file: &str,
@@ -215,7 +216,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         self.add(file, around, decorator, (router, framework, methods, path, handler));
     }
 
-    /// A route with what its handler and its own arguments depend on.
+    /// Adds a route with the dependencies of its handler and arguments.
     fn add(
         &mut self,
         file: &str,
@@ -245,7 +246,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         });
     }
 
-    /// What puts routes and routers together.
+    /// Handles a call that registers a route or a router.
     fn registered(&mut self, file: &str, around: Option<usize>, call: &Invocation) {
         let Some((_, on)) = call.callee.split_last() else {
             return;
@@ -295,7 +296,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         }
     }
 
-    /// The functions that answer: one, or a class's methods, each for a method of HTTP.
+    /// The handlers: one function, or the methods of a class, each for one HTTP method.
     fn handlers(
         &mut self,
         file: &str,
@@ -305,7 +306,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         let Some(steps) = &handler.steps else {
             return Vec::new();
         };
-        // `View.as_view("name")`
+        // Such as `View.as_view("name")`.
         let class = steps.iter().position(|step| *step == Step::Attribute("as_view".to_owned()));
         let steps = &steps[..class.unwrap_or(steps.len())];
         match self.modules.value(file, around, steps) {
@@ -341,7 +342,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         self.mounts.entry(child).or_default().push(Mount { parent, prefix, dependencies });
     }
 
-    /// The router that a chain stands for.
+    /// The router that is the value of a chain.
     fn router(
         &mut self,
         file: &str,
@@ -358,7 +359,7 @@ impl<'a, 'b> Finder<'a, 'b> {
                 let mut scopes = model.scopes(around);
                 scopes.find_map(|(at, scope)| self.router_in(file, at, scope, name, depth))
             }
-            // `self.router` of the class around.
+            // `self.router` in the enclosing class.
             [Step::Name(receiver), Step::Attribute(name)]
                 if around.is_some_and(|method| {
                     model.definitions[method]
@@ -384,7 +385,7 @@ impl<'a, 'b> Finder<'a, 'b> {
                     _ => None,
                 }
             }
-            // A function that makes it: the first router that it binds.
+            // A factory function: the first router that it binds.
             [function @ .., Step::Call] => match self.modules.value(file, around, function) {
                 Value::Function(place) => {
                     let model = self.modules.model(&place.file)?;
@@ -427,7 +428,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         }
     }
 
-    /// How a router was made.
+    /// The call that creates a router.
     fn made(&mut self, router: &Router) -> Option<Rc<Invocation>> {
         if let Some(known) = self.made.get(router) {
             return known.clone();
@@ -448,13 +449,13 @@ impl<'a, 'b> Finder<'a, 'b> {
         match made.as_ref().map(|made| made.name()) {
             Some("FastAPI" | "APIRouter") => Some(Framework::FastApi),
             Some(_) => Some(Framework::Flask),
-            // What the decorator alone says.
+            // Without a known router, the name of the decorator decides.
             None if matches!(name, "api_route" | "websocket") => Some(Framework::FastApi),
             None => None,
         }
     }
 
-    /// All ways by which requests come to a router.
+    /// All ways by which a router is reached.
     fn ways(&mut self, router: &Router, framework: Framework, seen: &mut Vec<Router>) -> Vec<Way> {
         if seen.contains(router) || seen.len() > MAX_DEPTH {
             return Vec::new();
@@ -471,7 +472,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         };
         let own = own.map(|prefix| self.text(&router.file, around, prefix));
         let dependencies = self.listed(&router.file, around, &made, By::Router);
-        let mounts: Vec<(Router, Option<String>, Vec<Asked>)> = self
+        let mounts: Vec<(Router, Option<String>, Vec<DeclaredDependency>)> = self
             .mounts
             .get(router)
             .into_iter()
@@ -495,7 +496,7 @@ impl<'a, 'b> Finder<'a, 'b> {
                         way.prefix += prefix.as_deref().unwrap_or_default();
                         way.prefix += own.as_deref().unwrap_or_default();
                     }
-                    // Where it is registered counts before what the blueprint says of itself.
+                    // The prefix at the registration has precedence over the blueprint's own.
                     Framework::Flask => {
                         let prefix = prefix.as_ref().or(own.as_ref()).cloned().unwrap_or_default();
                         way.prefix = joined(framework, &way.prefix, &prefix);
@@ -510,14 +511,14 @@ impl<'a, 'b> Finder<'a, 'b> {
         ways
     }
 
-    /// `dependencies=[Depends(this)]`
+    /// The dependencies in an argument: `dependencies=[Depends(this)]`.
     fn listed(
         &mut self,
         file: &str,
         around: Option<usize>,
         call: &Invocation,
         by: By,
-    ) -> Vec<Asked> {
+    ) -> Vec<DeclaredDependency> {
         let Some(list) = call.keyword("dependencies") else {
             return Vec::new();
         };
@@ -526,13 +527,17 @@ impl<'a, 'b> Finder<'a, 'b> {
             .filter_map(|item| {
                 let provider = item.call.as_ref()?.argument("dependency", 0)?;
                 let value = self.modules.value(file, around, provider.steps.as_deref()?);
-                Some(Asked { written: provider.text.clone(), place: place_of(&value), by })
+                Some(DeclaredDependency {
+                    written: provider.text.clone(),
+                    place: place_of(&value),
+                    by,
+                })
             })
             .collect()
     }
 
-    /// What a handler's parameters ask for.
-    fn parameters(&mut self, handler: &Place) -> Vec<Asked> {
+    /// The dependencies that the parameters of a handler declare.
+    fn parameters(&mut self, handler: &Place) -> Vec<DeclaredDependency> {
         let read = |definition: &Definition| (definition.dependencies.clone(), definition.parent);
         let Some((dependencies, parent)) = self.modules.definition(handler, read) else {
             return Vec::new();
@@ -549,7 +554,7 @@ impl<'a, 'b> Finder<'a, 'b> {
             for steps in steps {
                 let around = (file == handler.file).then_some(parent).flatten();
                 let value = self.modules.value(&file, around, &steps);
-                found.push(Asked {
+                found.push(DeclaredDependency {
                     written: shown(&steps),
                     place: place_of(&value),
                     by: By::Parameter,
@@ -559,7 +564,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         found
     }
 
-    /// What a name of a type brings, and the file that says it.
+    /// The dependencies of a type's name, and the file that declares them.
     fn alias(
         &mut self,
         file: &str,
@@ -591,7 +596,7 @@ impl<'a, 'b> Finder<'a, 'b> {
         }
     }
 
-    /// A text, or what stands for it: `<settings.PREFIX>`.
+    /// The value of a string argument, or a placeholder: `<settings.PREFIX>`.
     fn text(&mut self, file: &str, around: Option<usize>, argument: &Argument) -> String {
         if let Some(text) = &argument.string {
             return text.clone();
@@ -649,7 +654,7 @@ fn place_of(value: &Value) -> Option<Place> {
     }
 }
 
-/// The methods that an argument lists; without one it is GET.
+/// The HTTP methods in an argument; the default is GET.
 fn methods(call: &Invocation) -> Vec<String> {
     let listed = call.keyword("methods").map(|list| &list.items[..]).unwrap_or_default();
     let mut methods: Vec<String> = listed
@@ -664,7 +669,7 @@ fn methods(call: &Invocation) -> Vec<String> {
     if methods.is_empty() { vec!["GET".to_owned()] } else { methods }
 }
 
-/// FastAPI puts prefix and path together as they are; Flask with one slash between.
+/// Joins prefix and path: FastAPI concatenates them, Flask joins them with one slash.
 fn joined(framework: Framework, prefix: &str, path: &str) -> String {
     match framework {
         Framework::FastApi => format!("{prefix}{path}"),

@@ -1,19 +1,19 @@
-//! A definition without its body, on one line.
+//! Formats a definition without its body, on one line.
 
 use ruff_python_ast::{Expr, Parameter, ParameterWithDefault, Stmt, StmtClassDef, StmtFunctionDef};
 use ruff_text_size::{Ranged, TextRange};
 
 use crate::outline::{one_line, shortened};
 
-/// The longest value of a variable that is shown, in characters.
-const MAX_VALUE: usize = 100;
+/// The maximum length of a variable's value, in characters.
+const MAX_VALUE_CHARS: usize = 100;
 
-/// A node as it is written, on one line.
+/// The source text of a node, on one line.
 pub fn written(text: &str, range: TextRange) -> String {
     one_line(text.get(range.start().to_usize()..range.end().to_usize()).unwrap_or_default())
 }
 
-/// `async def name[T](a: int, *, b=1) -> str`
+/// Formats a function: `async def name[T](a: int, *, b=1) -> str`.
 pub fn function(text: &str, function: &StmtFunctionDef) -> String {
     let parameters = &function.parameters;
     let mut parts = Vec::new();
@@ -63,16 +63,16 @@ fn plain(text: &str, parameter: &Parameter) -> String {
     }
 }
 
-/// `class Name[T](Base, metaclass=Meta)`
+/// Formats a class: `class Name[T](Base, metaclass=Meta)`.
 pub fn class(text: &str, class: &StmtClassDef) -> String {
     let types = class.type_params.as_deref().map(|types| written(text, types.range()));
     let bases = class.arguments.as_deref().map(|bases| written(text, bases.range()));
     format!("class {}{}{}", class.name, types.unwrap_or_default(), bases.unwrap_or_default())
 }
 
-/// `NAME: int = 3`; a long value is cut.
+/// Formats a variable: `NAME: int = 3`; a long value is cut.
 pub fn variable(text: &str, name: &str, statement: &Stmt) -> String {
-    let value = |value: &Expr| shortened(&written(text, value.range()), MAX_VALUE);
+    let value = |value: &Expr| shortened(&written(text, value.range()), MAX_VALUE_CHARS);
     match statement {
         Stmt::AnnAssign(assign) => {
             let annotation = written(text, assign.annotation.range());

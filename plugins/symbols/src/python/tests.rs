@@ -164,7 +164,7 @@ fn odd_files_keep_their_lines() {
 }
 
 #[test]
-fn broken_files_keep_what_was_understood() {
+fn files_with_syntax_errors_keep_their_symbols() {
     let outline =
         outline("def good():\n    return 1\n\ndef bad(:\n    pass\n\nclass After:\n    pass\n");
     assert_eq!(outline.problem.as_ref().unwrap().line, 4);
@@ -175,7 +175,7 @@ fn broken_files_keep_what_was_understood() {
     assert_eq!(lossy.symbols.len(), 1);
 }
 
-/// All files of the standard library of the Python that this machine has.
+/// All files of the standard library of an installed Python.
 fn library() -> Vec<PathBuf> {
     let script = "import sysconfig; print(sysconfig.get_path('stdlib'))";
     let answer = Command::new("python3").args(["-c", script]).output().expect("python3 is needed");
@@ -189,7 +189,7 @@ fn library() -> Vec<PathBuf> {
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        // Packages that were installed, and tests, in which there are files that nobody can parse.
+        // Installed packages, and tests, which contain files with intentional syntax errors.
         let left_out = ["site-packages", "dist-packages", "test", "tests"];
         if path.is_symlink() || left_out.iter().any(|name| path.ends_with(name)) {
             continue;
@@ -203,7 +203,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn the_standard_library_is_found_as_python_itself_finds_it() {
+fn the_standard_library_has_the_symbols_that_python_finds() {
     let files = library();
     assert!(files.len() >= 500, "only {} files", files.len());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/definitions.py");
@@ -273,7 +273,7 @@ fn the_standard_library_is_found_as_python_itself_finds_it() {
     );
 }
 
-/// A documentation without white space, in which tabs are shown in several ways.
+/// A documentation without white space: tabs can be expanded in different ways.
 fn plain(doc: &str) -> String {
     doc.split_whitespace().collect()
 }

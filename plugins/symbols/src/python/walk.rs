@@ -1,4 +1,4 @@
-//! From a syntax tree to what a file says about its names.
+//! Collects the facts about names from a syntax tree.
 
 use std::collections::HashSet;
 
@@ -15,10 +15,10 @@ use super::facts::{
 use super::signature;
 use crate::outline::{Kind, Lines, Reexport, Symbol};
 
-/// What makes applications and routers.
+/// The names of the classes of applications and routers.
 const ROUTERS: [&str; 6] = ["FastAPI", "APIRouter", "Flask", "Blueprint", "Quart", "APIFlask"];
 
-/// What puts routes and routers together.
+/// The methods that register routes and routers.
 const REGISTRATIONS: [&str; 7] = [
     "include_router",
     "register_blueprint",
@@ -29,10 +29,10 @@ const REGISTRATIONS: [&str; 7] = [
     "add_route",
 ];
 
-/// How deep a text within an annotation may hold another one.
+/// The maximum depth of strings in an annotation within a string.
 const MAX_QUOTED: usize = 3;
 
-/// Walks through a module.
+/// Walks the statements of a module.
 pub fn walk<'a>(text: &'a str, lines: &'a Lines<'a>, body: &'a [Stmt]) -> Model {
     let mut walker =
         Walker { text, lines, model: Model::default(), around: Vec::new(), fields: HashSet::new() };
@@ -47,9 +47,9 @@ struct Walker<'a> {
     text: &'a str,
     lines: &'a Lines<'a>,
     model: Model,
-    /// The definitions around the place, the outermost first.
+    /// The enclosing definitions, the outermost first.
     around: Vec<usize>,
-    /// The fields that are symbols already, by class.
+    /// The fields that have a symbol already, by class.
     fields: HashSet<(usize, String)>,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Walker<'a> {
         self.scope().bindings.entry(name.to_owned()).or_insert(binding);
     }
 
-    /// The names of a loop hold something unknown.
+    /// Binds the names of a loop to unknown values.
     fn shadow(&mut self, target: &Expr) {
         match target {
             Expr::Name(name) => self.bind(name.id.as_str(), Binding::Value(Vec::new())),
@@ -134,7 +134,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Adds a symbol and answers its place.
+    /// Adds a symbol and returns its index.
     fn symbol(&mut self, name: &str, kind: Kind, range: TextRange, signature: String) -> usize {
         let mut path = match self.around.last() {
             Some(&around) => {
@@ -162,8 +162,7 @@ impl<'a> Walker<'a> {
         self.model.outline.symbols.len() - 1
     }
 
-    /// What functions and classes have in common: the symbol, and the definition around which
-    /// the walk goes on.
+    /// Adds the symbol and the definition of a function or a class; the walk continues inside it.
     fn define(
         &mut self,
         (name, kind): (&str, Kind),
@@ -172,7 +171,7 @@ impl<'a> Walker<'a> {
         signature: String,
         body: &'a [Stmt],
     ) -> usize {
-        // The range starts with the first decorator; the definition itself after the last.
+        // The range starts with the first decorator; the definition itself is after the last one.
         let whole = range;
         let own = match decorators.last() {
             None => range,
@@ -202,7 +201,7 @@ impl<'a> Walker<'a> {
         definition
     }
 
-    /// Where the definition itself starts: past the decorators, comments and white space.
+    /// The start of the definition itself: after decorators, comments and white space.
     fn after_decorators(&self, last: TextRange) -> ruff_text_size::TextSize {
         let mut at = last.end().to_usize();
         let rest = self.text.get(at..).unwrap_or_default();
@@ -260,7 +259,7 @@ impl<'a> Walker<'a> {
             Self::parameter(parameter, &mut definition);
         }
         self.model.definitions[index] = definition;
-        // Decorators and defaults are evaluated around the function.
+        // Decorators and defaults are evaluated in the enclosing scope.
         for decorator in &function.decorator_list {
             self.visit_decorator(decorator);
         }
@@ -283,7 +282,7 @@ impl<'a> Walker<'a> {
                     provided.get_or_insert_with(|| provider.clone());
                     add(Provider::Callable(provider));
                 }
-                // `Depends()` asks for the parameter's type.
+                // `Depends()` means the type of the parameter.
                 (Some(None), Some(class)) => add(Provider::Callable(class.clone())),
                 _ => {}
             }
@@ -350,7 +349,7 @@ impl<'a> Walker<'a> {
         if let Some(&around) = self.around.last()
             && !self.in_class()
         {
-            // The line of a chain's own last name says more than that of its start.
+            // The line of the chain's last name is more useful than that of its start.
             let line = match &*call.func {
                 Expr::Attribute(attribute) => {
                     self.lines.line(attribute.attr.range().start().to_usize())
@@ -438,7 +437,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// What a name is bound to, as far as calls and routes need it.
+    /// Stores what a name is bound to, as far as calls and routes need it.
     fn remember(&mut self, name: &str, value: Option<&'a Expr>, annotation: Option<&'a Expr>) {
         if let Some(binding) = binding(value, annotation) {
             self.bind(name, binding);
@@ -468,7 +467,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// `self.name = value` in a method.
+    /// Handles `self.name = value` in a method.
     fn attribute(
         &mut self,
         receiver: &str,
@@ -506,7 +505,7 @@ impl<'a> Walker<'a> {
         let module: Vec<String> = alias.name.as_str().split('.').map(str::to_owned).collect();
         let (bound, module) = match &alias.asname {
             Some(name) => (name.to_string(), module),
-            // `import a.b` binds `a`.
+            // `import a.b` binds the name `a`.
             None => (module[0].clone(), module[..1].to_vec()),
         };
         let import = Import { level: 0, module, name: None, line };
@@ -535,7 +534,7 @@ impl<'a> Walker<'a> {
         self.scope().imports.entry(bound).or_insert(import);
     }
 
-    /// A decorator: a call, or a chain alone.
+    /// Converts a decorator: a call, or only a chain.
     fn invocation(&self, expression: &Expr) -> Invocation {
         match expression {
             Expr::Call(call) => self.invocation_of(call),
@@ -582,8 +581,8 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// The text that a body starts with, without the indentation that its lines share, as
-/// `inspect.cleandoc` has it.
+/// The documentation string of a body, without the common indentation of its lines, as by
+/// `inspect.cleandoc`.
 fn documentation(body: &[Stmt]) -> Option<String> {
     let Some(Stmt::Expr(first)) = body.first() else {
         return None;
@@ -605,7 +604,7 @@ fn documentation(body: &[Stmt]) -> Option<String> {
     Some(doc.trim().to_owned())
 }
 
-/// A leading underscore is private, but for the names that the language itself gives a meaning.
+/// Names with a leading underscore are private, except those with a meaning in the language.
 fn is_public(name: &str) -> bool {
     !name.starts_with('_') || (name.len() > 4 && name.starts_with("__") && name.ends_with("__"))
 }
@@ -614,7 +613,7 @@ fn is_constant(name: &str) -> bool {
     name.chars().any(char::is_uppercase) && !name.chars().any(char::is_lowercase)
 }
 
-/// The texts in a list or tuple of nothing but texts.
+/// The strings in a list or tuple that contains only string literals.
 fn texts(expression: &Expr) -> Option<Vec<String>> {
     let items = match expression {
         Expr::List(list) => &list.elts[..],
@@ -641,7 +640,7 @@ fn binding(value: Option<&Expr>, annotation: Option<&Expr>) -> Option<Binding> {
     instance.or_else(|| value.and_then(steps).map(Binding::Value))
 }
 
-/// The chain that an expression is.
+/// Converts an expression to a chain; `None` if it is not one.
 fn steps(expression: &Expr) -> Option<Steps> {
     let literal = |name| Some(vec![Step::Literal(name)]);
     let mut end = Vec::new();
@@ -683,7 +682,7 @@ fn steps(expression: &Expr) -> Option<Steps> {
     Some(start)
 }
 
-/// The class that an annotation names, without what only says how it is used.
+/// The class that an annotation names, without wrappers such as `Optional`.
 fn annotated(expression: &Expr, quoted: usize) -> Option<Steps> {
     match expression {
         Expr::Name(_) | Expr::Attribute(_) => steps(expression),
@@ -722,7 +721,7 @@ fn annotated(expression: &Expr, quoted: usize) -> Option<Steps> {
     }
 }
 
-/// What follows the type in `Annotated[type, ...]`.
+/// The metadata in `Annotated[type, ...]`.
 fn metadata(annotation: &Expr) -> Vec<&Expr> {
     if let Expr::Subscript(subscript) = annotation
         && last_name(&subscript.value) == Some("Annotated")
@@ -733,7 +732,7 @@ fn metadata(annotation: &Expr) -> Vec<&Expr> {
     Vec::new()
 }
 
-/// `Depends(this)`; the inner option is empty for `Depends()`.
+/// The argument of `Depends(this)`; the inner option is `None` for `Depends()`.
 fn dependency(expression: &Expr) -> Option<Option<Steps>> {
     let Expr::Call(call) = expression else {
         return None;

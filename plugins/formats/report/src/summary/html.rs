@@ -1,24 +1,24 @@
-//! The overview for people with a browser.
+//! The overview as a web page.
 
 use maud::{Markup, html};
 
 use super::super::html::{article, totals};
 use super::{
-    AGENT_COLUMNS, Overview, PhaseOverview, TITLE, Trouble, WaveOverview, agent_cells, duration,
-    names, wave_time,
+    AGENT_COLUMNS, Overview, PhaseOverview, ReportProblem, TITLE, WaveOverview, agent_cells,
+    duration, names, wave_time,
 };
 use cofferdam_text::page::{self, Cell};
 use cofferdam_text::{chart, visible as inert};
 
 impl Overview {
-    /// The overview as a web page of one file.
+    /// The overview as a self-contained web page.
     pub fn to_html(&self) -> String {
         let body = html! {
             (totals(&self.totals))
             @if self.phases.is_empty() { p { "None." } }
             @for phase in &self.phases { (phase_section(phase)) }
-            (troubles("Contradictions", &self.contradictions))
-            (troubles("Not readable", &self.unreadable))
+            (problems("Contradictions", &self.contradictions))
+            (problems("Not readable", &self.unreadable))
             @if !self.phases.is_empty() {
                 h2 { "Findings" }
                 @if self.findings.is_empty() { p { "None." } }
@@ -82,11 +82,11 @@ fn wave_section(phase: &PhaseOverview, wave: &WaveOverview) -> Markup {
     }
 }
 
-fn troubles(heading: &str, troubles: &[Trouble]) -> Markup {
+fn problems(heading: &str, problems: &[ReportProblem]) -> Markup {
     html! {
-        @if !troubles.is_empty() {
+        @if !problems.is_empty() {
             h2 { (heading) }
-            ul { @for Trouble { report, problem } in troubles {
+            ul { @for ReportProblem { report, problem } in problems {
                 li class="alert" { code { bdi { (inert::line(report)) } } ": " (inert::line(problem)) }
             } }
         }

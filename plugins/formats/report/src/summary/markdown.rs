@@ -1,8 +1,9 @@
-//! The overview for people who read text: Markdown.
+//! The overview as Markdown.
 
 use super::super::markdown::{finding_blocks, totals};
 use super::{
-    AGENT_COLUMNS, Overview, PhaseOverview, TITLE, Trouble, agent_cells, duration, names, wave_time,
+    AGENT_COLUMNS, Overview, PhaseOverview, ReportProblem, TITLE, agent_cells, duration, names,
+    wave_time,
 };
 use cofferdam_text::markdown::{code_span, escape, table};
 use cofferdam_text::visible as inert;
@@ -15,8 +16,8 @@ impl Overview {
             blocks.push("None.".to_owned());
         }
         self.phases.iter().for_each(|phase| blocks.extend(phase_blocks(phase)));
-        blocks.extend(troubles("Contradictions", &self.contradictions));
-        blocks.extend(troubles("Not readable", &self.unreadable));
+        blocks.extend(problems("Contradictions", &self.contradictions));
+        blocks.extend(problems("Not readable", &self.unreadable));
         if !self.phases.is_empty() {
             blocks.push("## Findings".to_owned());
             if self.findings.is_empty() {
@@ -60,13 +61,13 @@ fn phase_blocks(phase: &PhaseOverview) -> Vec<String> {
     blocks
 }
 
-fn troubles(heading: &str, troubles: &[Trouble]) -> Vec<String> {
-    if troubles.is_empty() {
+fn problems(heading: &str, problems: &[ReportProblem]) -> Vec<String> {
+    if problems.is_empty() {
         return Vec::new();
     }
-    let item = |Trouble { report, problem }: &Trouble| {
+    let item = |ReportProblem { report, problem }: &ReportProblem| {
         format!("- {}: {}", code_span(&inert::line(report)), escape(&inert::line(problem)))
     };
-    let items: Vec<String> = troubles.iter().map(item).collect();
+    let items: Vec<String> = problems.iter().map(item).collect();
     vec![format!("## {heading}"), items.join("\n")]
 }

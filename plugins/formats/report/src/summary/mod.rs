@@ -1,8 +1,8 @@
-//! The reports of all agents, summed up by phase and wave: who found how much, how long a wave
-//! took, whose report is missing, and what contradicts itself.
+//! Sums up the reports of all agents by phase and wave: findings by agent, duration of each wave,
+//! missing reports, and contradictions.
 //!
-//! An agent may have reported several times on a phase, since nothing replaces a report. What
-//! counts is its last report: the one with the highest number in its name. Earlier ones are named.
+//! An agent may have several reports about a phase, since saving never replaces one. The report
+//! with the highest number in its name counts; earlier ones are listed.
 
 mod html;
 mod markdown;
@@ -17,101 +17,101 @@ use serde_json::Number;
 use super::place::Place;
 use super::report::{Agent, Args, Finding, Report, Summary, Wave};
 
-/// A file that was found where reports are kept.
+/// A file in the directory of reports.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// Its path, relative to the workspace.
+    /// The file's path, relative to the workspace.
     pub path: String,
-    /// What it holds, or why that could not be read.
+    /// The file's contents, or why it could not be read.
     pub contents: Result<Vec<u8>, String>,
 }
 
-/// Which reports are summed up.
+/// Selects the reports to sum up.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Only this phase.
+    /// Only reports about this phase.
     pub phase: Option<f64>,
-    /// Only this wave.
+    /// Only reports of this wave.
     pub wave: Option<Wave>,
 }
 
-/// All reports, summed up.
+/// The sums over all selected reports.
 #[derive(Debug, Clone, Serialize)]
 pub struct Overview {
-    /// All findings of all phases.
+    /// The number of findings in all phases.
     pub totals: Summary,
-    /// By their numbers.
+    /// The phases, by number.
     pub phases: Vec<PhaseOverview>,
-    /// The worst first; then by phase, wave and agent, and as they were submitted.
+    /// All findings: by severity, then phase, wave and agent, then in the order of submission.
     pub findings: Vec<Reported>,
-    /// What does not fit together.
-    pub contradictions: Vec<Trouble>,
-    /// What was no report.
-    pub unreadable: Vec<Trouble>,
+    /// Contradictions between or within reports.
+    pub contradictions: Vec<ReportProblem>,
+    /// Files that are not valid reports.
+    pub unreadable: Vec<ReportProblem>,
 }
 
-/// One phase.
+/// The reports about one phase.
 #[derive(Debug, Clone, Serialize)]
 pub struct PhaseOverview {
-    /// Its number.
+    /// The number of the phase.
     pub phase: Number,
-    /// Its findings.
+    /// The number of findings in this phase.
     pub totals: Summary,
-    /// From the first agent's start to the last one's end, in seconds; none where no report says.
+    /// Seconds from the first agent's start to the last one's end; `None` if no report has times.
     pub elapsed_seconds: Option<f64>,
-    /// Its waves, in their order.
+    /// The phase's waves, in order.
     pub waves: Vec<WaveOverview>,
 }
 
-/// One wave of a phase.
+/// The reports of one wave of a phase.
 #[derive(Debug, Clone, Serialize)]
 pub struct WaveOverview {
-    /// Which wave.
+    /// The first or the second wave.
     pub wave: Wave,
-    /// Its findings.
+    /// The number of findings in this wave.
     pub totals: Summary,
-    /// From the first agent's start to the last one's end, in seconds: the agents of a wave work
-    /// side by side.
+    /// Seconds from the first agent's start to the last one's end: the agents of a wave run in
+    /// parallel.
     pub elapsed_seconds: Option<f64>,
-    /// The sum of the agents' own times, in seconds.
+    /// The sum of the durations of the agents, in seconds.
     pub agent_seconds: f64,
-    /// Of how many agents the times are known.
+    /// The number of agents whose duration is known.
     pub timed_agents: usize,
-    /// Those that belong to the wave and have not reported.
+    /// Agents of the wave without a report.
     pub missing: Vec<Agent>,
-    /// Those that have.
+    /// Agents of the wave with a report.
     pub agents: Vec<AgentOverview>,
 }
 
-/// What one agent reported.
+/// The report of one agent.
 #[derive(Debug, Clone, Serialize)]
 pub struct AgentOverview {
-    /// Who.
+    /// The agent that reported.
     pub agent_name: Agent,
-    /// The JSON file of the report that counts.
+    /// Path of the JSON file of the report that counts.
     pub report: String,
-    /// Its findings, counted.
+    /// The number of findings in it.
     pub totals: Summary,
-    /// When the agent began.
+    /// When the agent started.
     pub start_time: Option<Timestamp>,
-    /// When it was done.
+    /// When the agent finished.
     pub end_time: Option<Timestamp>,
-    /// How long it took.
+    /// The agent's duration in seconds.
     pub seconds: Option<f64>,
-    /// Its earlier reports, which don't count.
+    /// Paths of the agent's earlier reports, which are not counted.
     pub superseded: Vec<String>,
 }
 
-/// A finding and where it comes from.
+/// A finding with its agent, phase and wave.
 #[derive(Debug, Clone, Serialize)]
 pub struct Reported {
-    /// Who found it.
+    /// The agent that reported it.
     pub agent_name: Agent,
-    /// In which phase.
+    /// The phase that it was found in.
     pub phase: Number,
-    /// In which wave.
+    /// The wave that it was found in.
     pub wave: Wave,
-    /// What was found.
+    /// The finding as reported.
     #[serde(flatten)]
     pub finding: Finding,
 }
@@ -122,16 +122,16 @@ impl Reported {
     }
 }
 
-/// Something that is wrong with a report.
+/// A problem with a report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Trouble {
-    /// Its JSON file.
+pub struct ReportProblem {
+    /// Path of the report's JSON file.
     pub report: String,
-    /// What is wrong.
+    /// What is wrong with it.
     pub problem: String,
 }
 
-/// A report and where it was found.
+/// A report with its path.
 struct Stored {
     path: String,
     number: u32,
@@ -139,14 +139,14 @@ struct Stored {
 }
 
 impl Stored {
-    /// From start to end, where both are known and in order.
+    /// Start and end, if both are known and in order.
     fn span(&self) -> Option<(Timestamp, Timestamp)> {
         self.report.start.zip(self.report.end).filter(|(start, end)| start <= end)
     }
 }
 
 impl Overview {
-    /// Sums up the reports in these files.
+    /// Sums up the reports in `files` that `filter` selects.
     pub fn new(files: Vec<File>, filter: &Filter) -> Self {
         let mut overview = Self {
             totals: Summary::default(),
@@ -158,7 +158,7 @@ impl Overview {
         let mut stored = Vec::new();
         for File { path, contents } in files {
             match contents.and_then(|bytes| parse(&bytes)) {
-                Err(problem) => overview.unreadable.push(Trouble { report: path, problem }),
+                Err(problem) => overview.unreadable.push(ReportProblem { report: path, problem }),
                 Ok(args) => {
                     let (report, problems) = Report::check(args);
                     if !filter.takes_phase(&report) {
@@ -167,8 +167,8 @@ impl Overview {
                     if filter.takes_wave(report.wave()) {
                         let problems = problems.iter().map(ToString::to_string);
                         let problems = problems.chain(misplaced(&path, &report));
-                        let trouble = |problem| Trouble { report: path.clone(), problem };
-                        overview.contradictions.extend(problems.map(trouble));
+                        let problem_of = |problem| ReportProblem { report: path.clone(), problem };
+                        overview.contradictions.extend(problems.map(problem_of));
                     }
                     let number = Place::parse(&path).map_or(1, |place| place.number);
                     stored.push(Stored { path, number, report });
@@ -196,7 +196,7 @@ fn parse(bytes: &[u8]) -> Result<Args, String> {
     serde_json::from_slice(bytes).map_err(|error| format!("no verification report: {error}"))
 }
 
-/// How a report differs from what its place says, and from what its agent's wave is.
+/// How a report contradicts its path, or the wave of its agent.
 fn misplaced(path: &str, report: &Report) -> Vec<String> {
     let mut problems = Vec::new();
     let Args { agent_name, wave, .. } = report.args;
@@ -224,7 +224,7 @@ fn misplaced(path: &str, report: &Report) -> Vec<String> {
     problems
 }
 
-/// The phases by number, and their findings.
+/// Groups reports by phase; returns the phases by number, and all findings.
 fn phases(
     stored: Vec<Stored>,
     filter: &Filter,
@@ -235,7 +235,7 @@ fn phases(
         by_phase.entry(Ordered(report.report.args.phase.as_f64())).or_default().push(report);
     }
     let phase = |mut reports: Vec<Stored>| {
-        // Of every report of the phase: a wave that nobody has reported of has all of it missing.
+        // A wave without any report has all of its agents missing.
         let number = reports.first()?.report.args.phase.clone();
         reports.retain(|stored| filter.takes_wave(stored.report.wave()));
         let elapsed_seconds = elapsed(reports.iter().filter_map(Stored::span));
@@ -299,7 +299,7 @@ fn wave_overview(
     }
 }
 
-/// From the first start to the last end, in seconds.
+/// Seconds from the first start to the last end.
 fn elapsed(spans: impl IntoIterator<Item = (Timestamp, Timestamp)>) -> Option<f64> {
     let whole = |(start, end): (Timestamp, Timestamp), (other_start, other_end)| {
         (start.min(other_start), end.max(other_end))
@@ -308,7 +308,7 @@ fn elapsed(spans: impl IntoIterator<Item = (Timestamp, Timestamp)>) -> Option<f6
     Some(start.duration_until(end).as_secs_f64())
 }
 
-/// A number that can be a key.
+/// A number that can be the key of a map.
 #[derive(Clone, Copy)]
 struct Ordered(Option<f64>);
 
@@ -333,13 +333,13 @@ impl PartialEq for Ordered {
 
 impl Eq for Ordered {}
 
-/// Seconds for people: `5m`, `1h 5m 10s`, `0.25s`.
+/// Formats seconds: `5m`, `1h 5m 10s`, `0.25s`.
 fn duration(seconds: f64) -> String {
     let exact = jiff::SignedDuration::try_from_secs_f64(seconds).unwrap_or_default();
     format!("{exact:#}")
 }
 
-/// What a person is told of a wave's time.
+/// A sentence about a wave's duration, if it is known.
 fn wave_time(wave: &WaveOverview) -> Option<String> {
     let elapsed = duration(wave.elapsed_seconds?);
     let agents = duration(wave.agent_seconds);
@@ -348,18 +348,18 @@ fn wave_time(wave: &WaveOverview) -> Option<String> {
     Some(format!("{elapsed} ({agents} of agents' work side by side{untimed})"))
 }
 
-/// Names, one after the other.
+/// Joins the names of agents.
 fn names(agents: &[Agent]) -> String {
     agents.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The heading of everything.
+/// The heading of the overview.
 const TITLE: &str = "Verification reports";
 
-/// Who reported, as tables show it.
+/// The header of the tables of agents.
 const AGENT_COLUMNS: [&str; 7] = ["agent", "total", "critical", "high", "medium", "low", "time"];
 
-/// An agent's row, without its name.
+/// The cells of an agent's row, without the name.
 fn agent_cells(agent: &AgentOverview) -> Vec<String> {
     let counts = agent.totals.counts().map(|(_, count)| count.to_string());
     let time = agent.seconds.map_or_else(|| "-".to_owned(), duration);

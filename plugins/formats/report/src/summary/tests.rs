@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The examples of S4, as the tool's schema has them: Wave1 with times, and without a wave.
+/// The examples of the tool schemas, as in the tool's schema: Wave1 with times, and without a wave.
 fn examples() -> Vec<Value> {
     let schema = include_str!("../../../../../schemas/tools/report.save_agent_report.input.json");
     let schema: Value = serde_json::from_str(schema).unwrap();
@@ -34,12 +34,12 @@ fn overview(files: Vec<File>) -> Overview {
     Overview::new(files, &Filter::default())
 }
 
-fn problems(troubles: &[Trouble]) -> Vec<String> {
-    troubles.iter().map(|trouble| format!("{}: {}", trouble.report, trouble.problem)).collect()
+fn problems(problems: &[ReportProblem]) -> Vec<String> {
+    problems.iter().map(|problem| format!("{}: {}", problem.report, problem.problem)).collect()
 }
 
 #[test]
-fn the_examples_of_the_source_add_up() {
+fn the_documented_examples_are_summed_up() {
     let [best, security, _] = examples().try_into().unwrap();
     let overview = overview(vec![
         file("reports/phase-3/security-auditor.json", &security),
@@ -51,7 +51,7 @@ fn the_examples_of_the_source_add_up() {
     assert_eq!(ids, ["SEC001", "BP001", "BP002"]);
     let [phase] = &overview.phases[..] else { panic!("{overview:?}") };
     let [first, second] = &phase.waves[..] else { panic!("{phase:?}") };
-    // The second example names no wave: its agent's is the first.
+    // The second example names no wave; its agent belongs to the first.
     assert_eq!((first.totals.total, first.agents.len(), first.timed_agents), (3, 2, 1));
     assert_eq!(first.missing, [Agent::HallucinationDetector]);
     assert_eq!(second.missing, [Agent::CodeReviewer, Agent::TestGenerator]);
@@ -59,8 +59,8 @@ fn the_examples_of_the_source_add_up() {
 }
 
 #[test]
-fn a_wave_takes_as_long_as_its_agents_side_by_side() {
-    // Wave 1 takes 7 minutes, wave 2 another 5, as S4 says; one agent starts late.
+fn a_waves_duration_is_that_of_its_parallel_agents() {
+    // Wave 1 takes 7 minutes, wave 2 another 5, as in the tool schemas; one agent starts late.
     let overview = overview(vec![
         file("reports/phase-3/wave-1/a", &report("best-practices-enforcer", "Wave1", Some((0, 4)))),
         file("reports/phase-3/wave-1/b", &report("security-auditor", "Wave1", Some((1, 7)))),
@@ -97,7 +97,7 @@ fn the_last_report_of_an_agent_counts() {
 }
 
 #[test]
-fn what_contradicts_itself_is_named() {
+fn contradictions_are_reported() {
     let mut counts = examples()[1].clone();
     counts["summary"]["critical"] = json!(2);
     let elsewhere = report("code-reviewer", "Wave1", Some((9, 3)));
@@ -130,13 +130,13 @@ fn what_contradicts_itself_is_named() {
             format!("{generator}: it is kept in no wave and names Wave1"),
         ]
     );
-    // What is counted are the findings; times that can't be are not used.
+    // Counts come from the findings; times that are invalid are ignored.
     assert_eq!(overview.totals.critical, 1);
     assert_eq!(overview.phases[0].elapsed_seconds, None);
 }
 
 #[test]
-fn what_is_no_report_is_named_and_the_rest_counts() {
+fn invalid_reports_are_listed_and_the_rest_counts() {
     let mut more = examples()[0].clone();
     more["surprise"] = json!(1);
     let overview = overview(vec![
@@ -159,7 +159,7 @@ fn what_is_no_report_is_named_and_the_rest_counts() {
 }
 
 #[test]
-fn phases_and_waves_can_be_chosen() {
+fn reports_are_filtered_by_phase_and_wave() {
     let phase = |number: Value, wave: &str, agent: &str| {
         let mut report = report(agent, wave, None);
         report["phase"] = number;
@@ -192,7 +192,7 @@ fn phases_and_waves_can_be_chosen() {
 }
 
 #[test]
-fn what_an_agent_writes_stays_text() {
+fn text_of_agents_is_escaped() {
     let hostile = "<script>alert(1)</script> | \x1b[2J \u{202e} ```";
     let mut args = examples()[1].clone();
     for field in ["id", "finding", "fix"] {
@@ -211,7 +211,7 @@ fn what_an_agent_writes_stays_text() {
 }
 
 #[test]
-fn nothing_is_said_to_be_nothing() {
+fn an_empty_overview_says_so() {
     let overview = overview(Vec::new());
     assert_eq!(overview.to_text(), "no reports\n");
     assert!(overview.to_markdown().contains("\nNone.\n"));

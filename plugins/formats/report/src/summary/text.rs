@@ -1,4 +1,4 @@
-//! The overview for people at a terminal.
+//! The overview as text for a terminal.
 
 use std::fmt::Write as _;
 
@@ -19,12 +19,12 @@ impl Overview {
             let _ = writeln!(text, "Phase {}{time}: {}", phase.phase, counts(&phase.totals));
             phase.waves.iter().for_each(|wave| write_wave(&mut text, wave));
         }
-        for (word, troubles) in
+        for (word, problems) in
             [("contradiction", &self.contradictions), ("not readable", &self.unreadable)]
         {
-            for trouble in troubles {
+            for problem in problems {
                 let (report, problem) =
-                    (inert::line(&trouble.report), inert::line(&trouble.problem));
+                    (inert::line(&problem.report), inert::line(&problem.problem));
                 let _ = writeln!(text, "{word}: {report}: {problem}");
             }
         }

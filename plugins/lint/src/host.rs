@@ -1,4 +1,4 @@
-//! What only the host can do for this plugin, so that everything else can be tested without it.
+//! The functions of the host that this plugin needs, as a trait that tests can implement.
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::available::linters::{self, Backend};
@@ -6,12 +6,12 @@ use cofferdam_sdk::backend::linting::{Report, Request};
 use cofferdam_sdk::scan::{Query, Scanner};
 use cofferdam_sdk::{Context, ToolError, git};
 
-/// What the tools ask of the host.
-pub trait World {
+/// What the tools need from the host.
+pub trait HostApi {
     /// The operator's linters, the chosen ones first.
     fn linters(&self) -> Vec<Backend>;
 
-    /// Runs linters by their names, side by side; the answers are in the order of the requests.
+    /// Runs linters by name, in parallel; the results are in the order of the requests.
     fn lint(&self, requests: &[(String, Request)]) -> Vec<Result<Report, Error>>;
 
     /// The paths of the files that a query finds, in path order.
@@ -20,17 +20,17 @@ pub trait World {
     /// As [`Scanner::open`].
     fn find(&self, query: &Query) -> Result<Vec<String>, ToolError>;
 
-    /// The files that differ from git's last commit, or that git does not know.
+    /// The files that differ from git's last commit or are untracked.
     ///
     /// # Errors
     /// As [`git::changed_files`].
     fn changed(&self) -> Result<Vec<String>, ToolError>;
 }
 
-/// The host itself.
+/// The real host, for a call.
 pub struct Host<'a>(pub &'a Context);
 
-impl World for Host<'_> {
+impl HostApi for Host<'_> {
     fn linters(&self) -> Vec<Backend> {
         linters::available()
     }
