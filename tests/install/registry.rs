@@ -114,6 +114,7 @@ fn a_plugin_is_published_and_installed_by_others() {
     assert_eq!(user.lock()["plugins"]["lines"]["version"].as_str(), Some("2.0.0"));
     // Whoever restores an old lock does not get the new one.
     let late = Place::new();
+    late.works(&["plugin", "install", &reference, "--deny"]);
     late.write("cofferdam.lock", pinned.read("cofferdam.lock").replace(by_digest, &reference));
     says(&late.refused(3, &["plugin", "install", "--deny"]), &["was asked for", "plugin update"]);
 

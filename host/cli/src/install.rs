@@ -17,7 +17,7 @@ use cofferdam_plugin::lock::{self, Candidate, Lock, LockError, Locked};
 use cofferdam_plugin::manifest::{Manifest, Tool};
 use cofferdam_plugin::pack::{self, PackError};
 use cofferdam_plugin::signature::{SignatureError, Signer};
-use cofferdam_plugin::source::Source;
+use cofferdam_plugin::source::{Source, SourceOrigin};
 use cofferdam_plugin::store::{Resolved, Store, StoreError};
 use cofferdam_workspace::Workspace;
 
@@ -245,12 +245,17 @@ fn write(workspace: &Workspace, lock: &Lock) -> Result<(), InstallError> {
 }
 
 impl Installer<'_> {
-    /// Gets a plugin and looks at it.
+    /// Gets a plugin from a source that `origin` named, and looks at it.
     ///
     /// # Errors
     /// See [`InstallError`].
-    pub async fn consider(&self, source: &Source, wish: &Wish) -> Result<Plan, InstallError> {
-        let fetched = self.distribution.fetch(source, self.workspace.path()).await?;
+    pub async fn consider(
+        &self,
+        source: &Source,
+        origin: SourceOrigin,
+        wish: &Wish,
+    ) -> Result<Plan, InstallError> {
+        let fetched = self.distribution.fetch(source, origin, self.workspace.path()).await?;
         self.plan(source.clone(), fetched, wish, None)
     }
 
@@ -266,7 +271,8 @@ impl Installer<'_> {
         wish: &Wish,
     ) -> Result<Option<Plan>, InstallError> {
         let kept = self.store.get(&locked.digest);
-        let is_accepted = self.store.acceptances()?.check(name, locked).is_ok();
+        let accepted = self.store.acceptances()?;
+        let is_accepted = accepted.check(name, locked).is_ok();
         if let (Some(bytes), true) = (&kept, is_accepted) {
             let says_the_truth =
                 Candidate::read(locked.source.clone(), self.workspace.path(), bytes.clone())
@@ -275,7 +281,9 @@ impl Installer<'_> {
                 return Ok(None);
             }
         }
-        let fetched = self.distribution.fetch(&locked.source, self.workspace.path()).await?;
+        let origin = accepted.source_origin(name, locked);
+        let workspace = self.workspace.path();
+        let fetched = self.distribution.fetch(&locked.source, origin, workspace).await?;
         self.plan(locked.source.clone(), fetched, wish, Some((name, locked))).map(Some)
     }
 
