@@ -13,7 +13,7 @@ use crate::digest::Digest;
 use crate::http::{Client, ClientError};
 use crate::registry::MAX_COMPONENT_BYTES;
 use crate::source::{Reference, Source, SourceOrigin};
-use cofferdam_core::policy::{Origin, RegistrySettings};
+use cofferdam_core::policy::RegistrySettings;
 
 /// A downloaded plugin with its signature.
 #[derive(Debug, Clone)]
@@ -42,9 +42,9 @@ pub enum FetchError {
     #[error(
         "{0} has no public address, and cofferdam.lock names it, not you; if you trust it, install \
          the plugin from there yourself: `{command}`",
-        command = .1.install_command()
+        command = .0.install_command()
     )]
-    Private(Origin, Source),
+    Private(Box<Source>),
     /// The server returned an error.
     #[error("{place}: {why}")]
     Answer {
@@ -125,7 +125,7 @@ impl Distribution {
             FetchError::Client(ClientError::Private(host))
                 if origin == SourceOrigin::Lock && source.host() == Some(&host) =>
             {
-                FetchError::Private(host, source.clone())
+                FetchError::Private(source.clone().into())
             }
             // Of another origin, a redirect: the user can't allow it by naming the source.
             error => error,
