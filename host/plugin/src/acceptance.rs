@@ -180,8 +180,8 @@ impl Acceptances {
         files.find(|file| file.digest == *digest)?.signer.as_ref()
     }
 
-    /// Who named the source of a plugin in a lock: the user, if the plugin was last accepted from
-    /// there, whatever file it was.
+    /// Who named the source of a plugin in a lock: the user, if the file that was accepted last
+    /// is from there.
     pub fn source_origin(&self, name: &str, locked: &Locked) -> SourceOrigin {
         match self.plugins.get(name) {
             Some(accepted) if accepted.source == locked.source => SourceOrigin::User,

@@ -35,7 +35,7 @@ pub enum Source {
 pub enum SourceOrigin {
     /// The user: on the command line, or by accepting the plugin from this source.
     User,
-    /// A workspace's lock.
+    /// The lock of a workspace, and not the user.
     Lock,
 }
 

@@ -161,7 +161,7 @@ fn words(command: &str) -> impl Iterator<Item = String> {
 struct Variable {
     /// The section without its subsection, in lower case.
     section: String,
-    /// In lower case.
+    /// The last part of the key, in lower case.
     name: String,
     value: String,
 }

@@ -197,7 +197,7 @@ impl Policy {
         self.agents.values()
     }
 
-    /// One agent.
+    /// Returns the agent with this name, if the settings have one.
     pub fn agent(&self, name: &str) -> Option<&Agent> {
         self.agents.get(name)
     }
@@ -234,7 +234,7 @@ impl Policy {
         self.roles.values()
     }
 
-    /// One role.
+    /// Returns the role with this name, if the settings have one.
     pub fn role(&self, name: &str) -> Option<&Role> {
         self.roles.get(name)
     }
