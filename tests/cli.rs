@@ -836,14 +836,15 @@ fn doctor_succeeds_on_this_machine() {
         "cache of compiled code",
         "workspace",
         "kept in the workspace",
+        "interrupted commit",
         "settings",
         "sandbox for native programs",
     ];
     assert_eq!(each(findings, "what"), names);
-    assert_eq!(each(findings, "verdict"), ["ok"; 7], "{document:#}");
+    assert_eq!(each(findings, "verdict"), ["ok"; 8], "{document:#}");
     place.write("cofferdam.toml", "");
     let document = place.run(&["doctor"]).json();
-    assert_eq!(each(array(&document, "/findings"), "verdict")[5], "warning");
+    assert_eq!(each(array(&document, "/findings"), "verdict")[6], "warning");
 }
 
 #[test]

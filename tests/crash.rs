@@ -81,3 +81,41 @@ fn two_hosts_with_a_hundred_edits_each_lose_no_edit() {
     let commits = place.run(&["log", "--commits", "-n", "1000"]).json();
     assert_eq!(commits["records"].as_array().unwrap().len(), 400);
 }
+
+/// A commit whose host was killed before it was in the history, as its file shows it.
+#[test]
+fn the_doctor_reports_an_interrupted_commit() {
+    let place = Place::new();
+    let write = |path: &str| json!({"type": "write_file", "path": path, "content": "new\n"});
+    let actions = json!({"actions": [write("a"), write("b")]}).to_string();
+    assert_eq!(place.run_with(&["run", "--atomic"], &actions).status, 0);
+    let own = place.workspace().join(".cofferdam");
+    let [commit] =
+        fs::read_dir(own.join("history")).unwrap().collect::<Vec<_>>().try_into().unwrap();
+    let staged = own.join("staging/manifest.json");
+    fs::rename(commit.unwrap().path(), &staged).unwrap();
+    let whole = fs::read(&staged).unwrap();
+    let reported = || {
+        let ended = place.run(&["doctor"]);
+        let findings = ended.json()["findings"].as_array().unwrap().clone();
+        let found = findings.iter().find(|found| found["what"] == "interrupted commit").unwrap();
+        let text = |key: &str| found[key].as_str().unwrap().to_owned();
+        (ended.status, text("verdict"), text("detail"))
+    };
+    let (status, verdict, detail) = reported();
+    assert_eq!((status, verdict.as_str()), (0, "warning"), "{detail}");
+    assert!(detail.contains("was interrupted (changes: 2)"), "{detail}");
+    assert!(detail.contains("the next call that changes something"), "{detail}");
+
+    // Without its end, it can't be read, and the user has to decide.
+    fs::write(&staged, &whole[..whole.len() - 1]).unwrap();
+    let (status, verdict, detail) = reported();
+    assert_eq!((status, verdict.as_str()), (5, "broken"), "{detail}");
+    assert!(detail.contains("mv .cofferdam/staging .cofferdam/interrupted"), "{detail}");
+    fs::write(&staged, &whole).unwrap();
+
+    let args = json!({"path": "c", "content": "c"}).to_string();
+    assert_eq!(place.run(&["call", "files.write_file", &args]).status, 0);
+    assert_eq!(reported(), (0, "ok".to_owned(), "none".to_owned()));
+    assert_eq!((place.read("a"), place.read("b")), ("new\n".to_owned(), "new\n".to_owned()));
+}

@@ -96,6 +96,35 @@ fn files_that_gits_configuration_runs_are_reported() {
     }
 }
 
+/// A link gives a file elsewhere the name by which it is executed.
+#[test]
+fn what_is_executed_through_a_link_is_named() {
+    let place = place("");
+    std::fs::create_dir_all(place.workspace().join("conf")).unwrap();
+    std::fs::create_dir_all(place.workspace().join("app/shared")).unwrap();
+    std::os::unix::fs::symlink("conf", place.workspace().join(".vscode")).unwrap();
+    std::os::unix::fs::symlink("../shared", place.workspace().join("app/.idea")).unwrap();
+    std::fs::create_dir(place.workspace().join("shared")).unwrap();
+    let line = |path: &str, program: &str, name: &str| {
+        json!([format!(
+            "wrote {path}, which {program} commands from when the directory is opened (as {name})"
+        )])
+    };
+    let (code, jetbrains) = ("VS Code and its relatives read", "JetBrains' IDEs read");
+    for (written, wanted) in [
+        // Through the link, and by its own name beneath the directory of the link.
+        (".vscode/tasks.json", Some(line("conf/tasks.json", code, ".vscode/tasks.json"))),
+        ("conf/settings.json", Some(line("conf/settings.json", code, ".vscode/settings.json"))),
+        ("app/.idea/x.xml", Some(line("shared/x.xml", jetbrains, "app/.idea/x.xml"))),
+        ("app/shared/x.xml", None),
+    ] {
+        let (_, results) = run(&place, &[], &[write(written, "{}")]);
+        assert_eq!(results[0].get("warnings"), wanted.as_ref(), "{written}: {results:?}");
+    }
+    let log = place.run(&["log", "--format", "text"]);
+    assert!(log.stdout.contains("(as .vscode/tasks.json)"), "{log:?}");
+}
+
 #[test]
 fn executed_files_are_refused_by_a_roles_settings() {
     let role = "[roles.careful]\ntools = ['*']\nexecuted = 'refused'\n";

@@ -555,3 +555,93 @@ fn every_directory_that_git_accepts_as_a_repository_is_protected() {
     // Neither git nor the host accepts all directories.
     assert!((50..=ours).contains(&gits) && ours < 400, "{gits} {ours}");
 }
+
+/// A configuration that is more or less one: sections, variables, comments and lines that git
+/// refuses, with all that can hide the next line.
+fn configuration(state: &mut u64) -> String {
+    const HEADERS: [&str; 8] = [
+        "[include]",
+        "[core]",
+        "[INCLUDE] ",
+        "[include \"x\"]",
+        "[a] [include]",
+        "[a \"\\\"]\\\\\"]",
+        "[core][include]",
+        "[includeIf \"gitdir:/\"]",
+    ];
+    const NAMES: [&str; 4] = ["path", "hooksPath", "\tPath", "HOOKSPATH"];
+    const VALUES: [&str; 16] = [
+        "a",
+        "b/c",
+        " ",
+        "\t",
+        "\"d e \"",
+        "\";#\"",
+        "\"f\\\"\"",
+        "\\\\",
+        "\\\n",
+        "\\\r\n",
+        "\\t",
+        "\\n",
+        "#",
+        ";",
+        "\u{e9}",
+        "[core]",
+    ];
+    const COMMENTS: [&str; 8] =
+        ["# \\", "; \"", "#[core]", ";", "# a \\\\", "bare", " ", "\t#\u{e9}"];
+    let mut text = String::new();
+    for _ in 0..2 + next(state) % 7 {
+        let mut pick = |of: &[&str]| of[next(state) as usize % of.len()].to_owned();
+        match pick(&["header", "comment", "variable", "variable"]).as_str() {
+            "header" => {
+                text.push_str(&(pick(&HEADERS) + &pick(&["", " ", "\n", "\r\n", "# \\\n"])))
+            }
+            "comment" => text.push_str(&(pick(&COMMENTS) + &pick(&["\n", "\r\n"]))),
+            _ => {
+                text.push_str(&(pick(&NAMES) + &pick(&["=", " = ", "\t="])));
+                for _ in 0..pick(&["", "x", "xx", "xxx", "xxxx"]).len() {
+                    text.push_str(&pick(&VALUES));
+                }
+                text.push_str(&pick(&["\n", "\r\n"]));
+            }
+        }
+    }
+    text
+}
+
+/// What git reads as a path of an include or of hooks is one here, in many configurations.
+#[test]
+fn configuration_is_read_as_git_reads_it() {
+    let place = Place::new();
+    let mut state = 23;
+    let mut values = 0;
+    for _ in 0..1000 {
+        let text = configuration(&mut state);
+        place.write("config", &text);
+        let named = cofferdam_core::policy::git::named_by(&text);
+        for (variable, ours) in
+            [("include.path", &named.includes), ("core.hooksPath", &named.hooks)]
+        {
+            for value in configured(&place.workspace(), variable) {
+                assert!(ours.contains(&value), "{text:?}: {value:?} is not in {ours:?}");
+                values += 1;
+            }
+        }
+    }
+    // Git does not refuse most of them.
+    assert!(values > 200, "{values}");
+}
+
+/// The values that git reads from the file `config`; none if it refuses the file.
+#[expect(clippy::disallowed_methods, reason = "real git is what is compared with")]
+fn configured(directory: &Path, variable: &str) -> Vec<String> {
+    let mut git = Command::new("git");
+    git.args(["config", "--file", "config", "--null", "--get-all", variable]);
+    let values = git.current_dir(directory).output().unwrap();
+    if !values.status.success() {
+        return Vec::new();
+    }
+    let values = String::from_utf8(values.stdout).unwrap();
+    values.split_terminator('\0').map(str::to_owned).collect()
+}

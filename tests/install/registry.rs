@@ -117,6 +117,7 @@ fn a_plugin_is_published_and_installed_by_others() {
     assert_eq!(user.lock()["plugins"]["lines"]["version"].as_str(), Some("2.0.0"));
     // Restoring an old lock file does not install the new version.
     let late = Place::new();
+    late.works(&["plugin", "install", &reference, "--deny"]);
     late.write("cofferdam.lock", pinned.read("cofferdam.lock").replace(by_digest, &reference));
     assert_contains(
         &late.refused(3, &["plugin", "install", "--deny"]),

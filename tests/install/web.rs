@@ -73,16 +73,60 @@ fn a_plugin_is_downloaded_once_and_only_with_its_digest() {
     assert_eq!(place.works(&["plugin", "install"])["plugins"][0]["state"], "unchanged");
     assert_eq!(server.asked().len(), before, "offline after the first time");
 
-    // The server has another file now, so restoring the lock file fails.
+    // The server has another file now, which does not replace the one in the lock.
     *content.lock().unwrap() = Plugin::new("lines").version("6.6.6").bytes();
     let other = Place::new();
+    assert_eq!(other.trusting(&server, &["plugin", "install", &at("/moved")]).status, 0);
     other.write("cofferdam.lock", place.read("cofferdam.lock"));
     let ended = other.trusting(&server, &["plugin", "install"]);
     assert_eq!(ended.status, 3, "{ended:?}");
     assert_contains(&ended.stderr, &["was asked for; somebody has changed it"]);
-    assert!(other.stored().is_empty());
+    assert_eq!(other.stored().len(), 1);
     let updated = place.trusting(&server, &["plugin", "update"]);
     assert_eq!(updated.json()["plugins"][0]["changes"]["version"][1], "6.6.6");
+}
+
+/// A lock comes with a repository: what it names is not what the user named.
+#[test]
+fn a_strangers_lock_connects_to_no_private_address() {
+    let content = Plugin::new("lines").bytes();
+    let server = Server::plain(move |head| match path(head) {
+        "/lines.wasm" => answer("200 OK", "", &content),
+        _ => answer("404 Not Found", "", b""),
+    });
+    let source = format!("http://{}/lines.wasm", server.address());
+    let author = Place::new();
+    author.works(&["plugin", "install", &source]);
+    let lock = author.read("cofferdam.lock");
+    let before = server.asked().len();
+
+    let place = Place::new();
+    let by_name = source.replace("127.0.0.1", "localhost");
+    let registry = format!("oci://{}/lines:1.0", server.address());
+    for named in [source.as_str(), &by_name, &registry, "https://10.0.0.1/lines.wasm"] {
+        place.write("cofferdam.lock", lock.replace(&source, named));
+        let begun = std::time::Instant::now();
+        for install in [&["plugin", "install"][..], &["plugin", "install", "lines"]] {
+            let command = format!("`cofferdam plugin install '{named}'`");
+            assert_contains(&place.refused(3, install), &["no public address, and cofferdam.lock", &command]);
+        }
+        assert!(begun.elapsed().as_secs() < 5, "{named}: it tried to connect");
+    }
+    assert_eq!(server.asked().len(), before);
+    assert!(place.stored().is_empty());
+
+    // The user names the source, and from then on the lock may name it as well.
+    place.works(&["plugin", "install", &source]);
+    assert_eq!(place.lock()["plugins"]["lines"]["source"].as_str(), Some(source.as_str()));
+    std::fs::remove_file(&place.stored()[0]).unwrap();
+    place.write("cofferdam.lock", &lock);
+    assert_eq!(place.works(&["plugin", "install"])["plugins"][0]["state"], "installed");
+    assert_eq!(place.works(&["plugin", "update"])["plugins"][0]["state"], "unchanged");
+    // Another source of this plugin is the stranger's again, also for an update.
+    place.write("cofferdam.lock", lock.replace(&source, &by_name));
+    let before = server.asked().len();
+    assert_contains(&place.refused(3, &["plugin", "update"]), &["no public address, and cofferdam.lock"]);
+    assert_eq!(server.asked().len(), before);
 }
 
 /// A server on this machine that the user named may not redirect to addresses that the user did not

@@ -1,6 +1,7 @@
 //! `cofferdam doctor`: tries what the host needs on this machine and reports what works.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use cofferdam_sandbox::Helper;
 use serde::Serialize;
@@ -12,7 +13,7 @@ use super::{CliError, exit, setup};
 use cofferdam_engine::runtime::{Engine, Runtime, Workers};
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::registry::Registry;
-use cofferdam_workspace::{NOT_MADE_HERE, OWN, OwnState, SET_ASIDE};
+use cofferdam_workspace::{History, InterruptedCommit, NOT_MADE_HERE, OWN, OwnState, SET_ASIDE};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -38,6 +39,7 @@ pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
         cache(),
         workspace(global),
         kept(global),
+        interrupted(global),
         settings(global),
         sandbox(),
     ];
@@ -160,6 +162,23 @@ fn kept(global: &Global) -> Finding {
         }
     };
     finding("kept in the workspace", look(), Verdict::Warning)
+}
+
+/// Whether a commit was interrupted that the next call has to recover.
+fn interrupted(global: &Global) -> Finding {
+    let workspace = setup::workspace(global).map_err(|error| error.to_string());
+    let found = workspace.and_then(|workspace| {
+        History::new(Arc::new(workspace)).interrupted().map_err(|error| error.to_string())
+    });
+    let verdict = match &found {
+        Ok(Some(InterruptedCommit { blocks: true, .. })) => Verdict::Broken,
+        _ => Verdict::Warning,
+    };
+    let result = found.and_then(|found| match found {
+        None => Ok("none".to_owned()),
+        Some(commit) => Err(commit.message),
+    });
+    finding("interrupted commit", result, verdict)
 }
 
 fn settings(global: &Global) -> Finding {

@@ -159,7 +159,7 @@ impl From<InstallError> for CliError {
             | InstallError::NoSignature { .. }
             | InstallError::Signature { .. }
             | InstallError::TrustChange { .. }
-            | InstallError::Fetch(FetchError::Digest { .. })
+            | InstallError::Fetch(FetchError::Digest { .. } | FetchError::Private(..))
             | InstallError::Store(StoreError::NotAccepted { .. } | StoreError::Gone { .. }) => {
                 ErrorKind::Denied
             }

@@ -17,7 +17,7 @@ use cofferdam_plugin::lock::{self, Candidate, Lock, LockError, Locked};
 use cofferdam_plugin::manifest::{Manifest, Tool};
 use cofferdam_plugin::pack::{self, PackError};
 use cofferdam_plugin::signature::{SignatureError, Signer};
-use cofferdam_plugin::source::Source;
+use cofferdam_plugin::source::{Source, SourceOrigin};
 use cofferdam_plugin::store::{Resolved, Store, StoreError};
 use cofferdam_workspace::Workspace;
 
@@ -287,12 +287,17 @@ fn accepted_changes(
 }
 
 impl Installer<'_> {
-    /// Fetches a plugin and checks it.
+    /// Fetches a plugin from a source that `origin` named, and checks it.
     ///
     /// # Errors
     /// `Fetch` if it can't be fetched; otherwise any check that fails, see [`InstallError`].
-    pub async fn consider(&self, source: &Source, wish: &Wish) -> Result<Plan, InstallError> {
-        let fetched = self.distribution.fetch(source, self.workspace.path()).await?;
+    pub async fn consider(
+        &self,
+        source: &Source,
+        origin: SourceOrigin,
+        wish: &Wish,
+    ) -> Result<Plan, InstallError> {
+        let fetched = self.distribution.fetch(source, origin, self.workspace.path()).await?;
         self.plan(source.clone(), fetched, wish, None)
     }
 
@@ -309,7 +314,8 @@ impl Installer<'_> {
         wish: &Wish,
     ) -> Result<Option<Plan>, InstallError> {
         let kept = self.store.get(&locked.digest);
-        let is_accepted = self.store.acceptances()?.check(name, locked).is_ok();
+        let accepted = self.store.acceptances()?;
+        let is_accepted = accepted.check(name, locked).is_ok();
         if let (Some(bytes), true) = (&kept, is_accepted) {
             let says_the_truth =
                 Candidate::read(locked.source.clone(), self.workspace.path(), bytes.clone())
@@ -318,7 +324,9 @@ impl Installer<'_> {
                 return Ok(None);
             }
         }
-        let fetched = self.distribution.fetch(&locked.source, self.workspace.path()).await?;
+        let origin = accepted.source_origin(name, locked);
+        let workspace = self.workspace.path();
+        let fetched = self.distribution.fetch(&locked.source, origin, workspace).await?;
         self.plan(locked.source.clone(), fetched, wish, Some((name, locked))).map(Some)
     }
 

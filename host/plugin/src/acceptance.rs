@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::digest::Digest;
 use super::lock::{Candidate, Locked};
 use super::signature::Signer;
-use super::source::Source;
+use super::source::{Source, SourceOrigin};
 use cofferdam_core::policy::Capabilities;
 
 /// Everything that a user has accepted.
@@ -180,6 +180,15 @@ impl Acceptances {
         files.find(|file| file.digest == *digest)?.signer.as_ref()
     }
 
+    /// Who named the source of a plugin in a lock: the user, if the file that was accepted last
+    /// is from there.
+    pub fn source_origin(&self, name: &str, locked: &Locked) -> SourceOrigin {
+        match self.plugins.get(name) {
+            Some(accepted) if accepted.source == locked.source => SourceOrigin::User,
+            _ => SourceOrigin::Lock,
+        }
+    }
+
     /// Checks that the plugin in a lock was accepted.
     ///
     /// # Errors
@@ -192,5 +201,40 @@ impl Acceptances {
             return Ok(());
         }
         Err(NotAccepted::Signer { said: locked.signer.clone(), accepted: file.signer.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn only_the_accepted_source_of_a_plugin_is_the_users() {
+        let source = |text: &str| text.parse::<Source>().unwrap();
+        let accepted = Acceptance {
+            source: source("https://10.0.0.1/lines.wasm"),
+            signer: None,
+            requests: Capabilities::NONE,
+            files: Vec::new(),
+        };
+        let acceptances = Acceptances { plugins: BTreeMap::from([("lines".to_owned(), accepted)]) };
+        for (name, named, wanted) in [
+            ("lines", "https://10.0.0.1/lines.wasm", SourceOrigin::User),
+            ("lines", "https://10.0.0.1/lines.wasm?v=2", SourceOrigin::Lock),
+            ("lines", "https://10.0.0.2/lines.wasm", SourceOrigin::Lock),
+            ("other", "https://10.0.0.1/lines.wasm", SourceOrigin::Lock),
+        ] {
+            let locked = Locked {
+                version: "0.1.0".to_owned(),
+                source: source(named),
+                digest: Digest::of(b""),
+                signer: None,
+                wit: Vec::new(),
+                requests: Capabilities::NONE,
+                granted: Capabilities::NONE,
+            };
+            assert_eq!(acceptances.source_origin(name, &locked), wanted, "{name} {named}");
+        }
     }
 }

@@ -451,6 +451,19 @@ mod tests {
         assert_eq!(error.to_string(), "the manifest has more than 1048576 bytes");
     }
 
+    /// Checks that a manifest with this value at a JSON Pointer is refused.
+    fn check_refused(pointer: &str, value: Value, wanted: &str) {
+        let mut document = manifest();
+        *document.pointer_mut(pointer).unwrap_or(&mut Value::Null) = value.clone();
+        if pointer == "/tools/0/effects" {
+            document["tools"][0]["effects"] = value;
+        }
+        let error = Manifest::parse(document.to_string().as_bytes())
+            .and_then(|manifest| manifest.check_schemas())
+            .unwrap_err();
+        assert!(error.to_string().contains(wanted), "{pointer}: {error}");
+    }
+
     #[test]
     fn invalid_manifests_are_refused() {
         for (pointer, value, wanted) in [
@@ -464,27 +477,6 @@ mod tests {
                 "/requests/process",
                 json!(["/bin/sh"]),
                 "holds '/bin/sh', which is no program's name",
-            ),
-            ("/backends", json!([{"kind": "oracle", "name": "a"}]), "unknown variant `oracle`"),
-            (
-                "/backends",
-                json!([{"kind": "linter", "name": "a"}]),
-                "backend 'a' needs 'languages' if it is a linter",
-            ),
-            (
-                "/backends",
-                json!([{"kind": "builder", "name": "a", "languages": ["go"]}]),
-                "backend 'a' needs 'languages' if it is a linter, and only then",
-            ),
-            (
-                "/backends",
-                json!([{"kind": "builder", "name": "a", "programs": ["make"]}]),
-                "backend 'a' runs 'make', which the plugin does not request",
-            ),
-            (
-                "/backends",
-                json!([{"kind": "builder", "name": "a"}, {"kind": "builder", "name": "a"}]),
-                "backends hold the builder 'a' twice",
             ),
             ("/tools/0/name", json!("../x"), "tool name '../x' is not of the form"),
             (
@@ -513,15 +505,36 @@ mod tests {
                 "input schema of the tool 'greet' is no valid JSON Schema",
             ),
         ] {
-            let mut document = manifest();
-            *document.pointer_mut(pointer).unwrap_or(&mut Value::Null) = value.clone();
-            if pointer == "/tools/0/effects" {
-                document["tools"][0]["effects"] = value;
-            }
-            let error = Manifest::parse(document.to_string().as_bytes())
-                .and_then(|manifest| manifest.check_schemas())
-                .unwrap_err();
-            assert!(error.to_string().contains(wanted), "{pointer}: {error}");
+            check_refused(pointer, value, wanted);
+        }
+    }
+
+    #[test]
+    fn invalid_backends_are_refused() {
+        for (pointer, value, wanted) in [
+            ("/backends", json!([{"kind": "oracle", "name": "a"}]), "unknown variant `oracle`"),
+            (
+                "/backends",
+                json!([{"kind": "linter", "name": "a"}]),
+                "backend 'a' needs 'languages' if it is a linter",
+            ),
+            (
+                "/backends",
+                json!([{"kind": "builder", "name": "a", "languages": ["go"]}]),
+                "backend 'a' needs 'languages' if it is a linter, and only then",
+            ),
+            (
+                "/backends",
+                json!([{"kind": "builder", "name": "a", "programs": ["make"]}]),
+                "backend 'a' runs 'make', which the plugin does not request",
+            ),
+            (
+                "/backends",
+                json!([{"kind": "builder", "name": "a"}, {"kind": "builder", "name": "a"}]),
+                "backends hold the builder 'a' twice",
+            ),
+        ] {
+            check_refused(pointer, value, wanted);
         }
     }
 

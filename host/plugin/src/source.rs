@@ -29,6 +29,16 @@ pub enum Source {
     Registry(Reference),
 }
 
+/// Who named a source. Only the user's sources may have private addresses: a lock comes with a
+/// repository, and would otherwise make the host connect to this machine and its network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceOrigin {
+    /// The user: on the command line, or by accepting the plugin from this source.
+    User,
+    /// The lock of a workspace, and not the user.
+    Lock,
+}
+
 /// An address on the web.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
@@ -104,6 +114,20 @@ impl Source {
             Self::Registry(reference) => &reference.repository,
         };
         path.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+
+    /// The origin that it is downloaded from; `None` for a file.
+    pub fn host(&self) -> Option<&Origin> {
+        match self {
+            Self::File(_) => None,
+            Self::Web(address) => Some(&address.origin),
+            Self::Registry(reference) => Some(&reference.registry),
+        }
+    }
+
+    /// The command that installs a plugin from this source, to be copied into a shell.
+    pub fn install_command(&self) -> String {
+        format!("cofferdam plugin install '{}'", self.to_string().replace('\'', r"'\''"))
     }
 
     /// Whether its content can never change.

@@ -233,11 +233,16 @@ mod tests {
         String::from_utf8_lossy(&out).into_owned()
     }
 
+    /// Checks the difference of a file that is called `f`, without its first line.
+    fn check_headers(before: Side<'_>, after: Side<'_>, wanted: &str) {
+        let header = if wanted.is_empty() { "" } else { "diff --git a/f b/f\n" };
+        assert_eq!(rendered("f", before, after), format!("{header}{wanted}"), "{after:?}");
+    }
+
     #[test]
     fn each_kind_of_change_has_the_header_lines_of_git() {
         let run = File { executable: true, content: b"a\n" };
         let link = Link { target: b"a" };
-        let large = vec![b'\n'; TEXT_LIMIT_BYTES + 1];
         for (before, after, wanted) in [
             (Nothing, Nothing, ""),
             (text("a"), text("a"), ""),
@@ -282,6 +287,15 @@ mod tests {
                  diff --git a/f b/f\nnew file mode 120000\nindex 0000000..2e65efe\n\
                  --- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+a\n\\ No newline at end of file\n",
             ),
+        ] {
+            check_headers(before, after, wanted);
+        }
+    }
+
+    #[test]
+    fn binary_and_large_files_have_no_lines() {
+        let large = vec![b'\n'; TEXT_LIMIT_BYTES + 1];
+        for (before, after, wanted) in [
             (
                 text("\0"),
                 text("a"),
@@ -300,8 +314,7 @@ mod tests {
                  Binary files a/f and /dev/null differ\n",
             ),
         ] {
-            let header = if wanted.is_empty() { "" } else { "diff --git a/f b/f\n" };
-            assert_eq!(rendered("f", before, after), format!("{header}{wanted}"), "{after:?}");
+            check_headers(before, after, wanted);
         }
     }
 

@@ -12,6 +12,7 @@ use crate::content::{self, Content};
 use crate::error::HistoryError;
 use crate::history_dirs::HistoryDirs;
 use crate::restore::{changed_since, restore};
+use crate::store::InterruptedCommit;
 use crate::transaction::{Purpose, Transaction};
 use crate::workspace::Workspace;
 
@@ -38,6 +39,15 @@ impl History {
         let entries = dirs.entries()?;
         let from = entries.len().saturating_sub(latest);
         entries[from..].iter().map(|entry| Ok(dirs.read(entry)?)).collect()
+    }
+
+    /// Returns a commit that a process did not finish. Changes nothing.
+    ///
+    /// # Errors
+    /// The host's own directory can't be read.
+    pub fn interrupted(&self) -> Result<Option<InterruptedCommit>, HistoryError> {
+        let Some(own) = self.workspace.existing_own()? else { return Ok(None) };
+        Ok(InterruptedCommit::find(&own)?)
     }
 
     /// Returns the unified diff of a commit, named by the beginning of its id.

@@ -70,5 +70,6 @@ pub use plugin_cache::CacheKind;
 pub use quota::{Exceeded, Quota};
 pub use seal::Key;
 pub use spill::{KeptOutput, Spill};
+pub use store::InterruptedCommit;
 pub use transaction::{BeginError, Purpose, Transaction};
 pub use workspace::{Recorder, Workspace, WorkspaceError};

@@ -108,7 +108,7 @@ fn lock(parent: &OwnedFd, name: &str) -> io::Result<Option<OwnedFd>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         directory => directory?,
     };
-    if rustix::fs::fstat(&directory)?.st_uid != rustix::process::geteuid().as_raw() {
+    if !own::is_users(&rustix::fs::fstat(&directory)?) {
         return Ok(None);
     }
     match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {

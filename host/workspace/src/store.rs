@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cofferdam_core::policy::OWN;
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, FlockOperation};
+use rustix::io::Errno;
 
 use crate::apply::{finish, write_commit_file};
 use crate::commit::Commit;
@@ -26,9 +27,63 @@ use crate::disk::{self, Spot};
 use crate::error::CommitError;
 use crate::history_dirs::{latest_sequence, name_of};
 use crate::layout::{COMMIT_FILE, HISTORY, IMAGES, NEW_COMMIT_FILE, STAGING};
-use crate::own::{self, Own};
+use crate::own::{self, LOCK, Own};
 use crate::seal::Key;
 use crate::workspace::Workspace;
+
+/// A commit that a process did not finish, and that no process works on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterruptedCommit {
+    /// What was found, and what happens to it or what the user can do.
+    pub message: String,
+    /// Whether nothing can change the workspace before the user has decided.
+    pub blocks: bool,
+}
+
+impl InterruptedCommit {
+    /// Looks for an interrupted commit in the host's own directory. Changes nothing.
+    pub(crate) fn find(own: &Own) -> io::Result<Option<Self>> {
+        // While another process holds the lock, it is making or recovering the commit.
+        let lock = own.open_file(LOCK)?;
+        if let Some(lock) = &lock {
+            match rustix::fs::flock(lock, FlockOperation::NonBlockingLockShared) {
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                locked => locked?,
+            }
+        }
+        let Some(staging) = own::existing_directory(own, STAGING)? else { return Ok(None) };
+        let next = "the next call that changes something, or `cofferdam undo`,";
+        let (message, blocks) = match commit_file::read(&staging, COMMIT_FILE, own.key())? {
+            StoredCommit::Missing => return Ok(None),
+            StoredCommit::Foreign => (
+                format!(
+                    "{OWN}/{STAGING}/{COMMIT_FILE} is not one of this user's host for this \
+                     workspace; {next} sets it aside"
+                ),
+                false,
+            ),
+            StoredCommit::Unreadable { changes: 1, reason } => (
+                format!(
+                    "a commit of one change was interrupted, and its file can't be read: {reason}; \
+                     {next} sets it aside"
+                ),
+                false,
+            ),
+            StoredCommit::Unreadable { changes, reason } => {
+                (stopped(changes, &reason).to_string(), true)
+            }
+            StoredCommit::Valid(commit) => (
+                format!(
+                    "the commit {} was interrupted (changes: {}); {next} finishes it",
+                    commit.id,
+                    commit.changes.len()
+                ),
+                false,
+            ),
+        };
+        Ok(Some(Self { message, blocks }))
+    }
+}
 
 /// The directories that a transaction needs, open.
 pub(crate) struct Store {

@@ -86,6 +86,7 @@ pub(super) fn open(root: &Path) -> Arc<Workspace> {
     Arc::new(Workspace::open(root, Secret::In(secret)).unwrap())
 }
 
+mod executed;
 mod recovery;
 
 const REPLACE: Opening = Opening { read: false, create: true, exclusive: false, truncate: true };

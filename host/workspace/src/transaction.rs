@@ -247,6 +247,8 @@ impl Transaction {
     /// Files that can't be read; conflicts with changes by other processes.
     pub fn preview(&self) -> Result<Preview, CommitError> {
         let io = |source| CommitError::Io { place: "the diff".to_owned(), source };
+        // The user takes a while to decide about what is shown.
+        self.overlay.forget_listing();
         let (changes, _) = plan(&self.overlay)?;
         let read_new = |_: Option<&Image>, image: &Image| {
             Content::read(self.overlay.stage()?, &image.name, image)

@@ -19,7 +19,7 @@ use cofferdam_plugin::acceptance::by;
 use cofferdam_plugin::distribution::Distribution;
 use cofferdam_plugin::lock::{FILE, Lock, Locked};
 use cofferdam_plugin::registry::Registry;
-use cofferdam_plugin::source::Source;
+use cofferdam_plugin::source::{Source, SourceOrigin};
 use cofferdam_plugin::store::Store;
 use cofferdam_workspace::Workspace;
 
@@ -173,7 +173,9 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
         }
     } else {
         let source = source(&session, name)?;
-        let mut plan = session.runtime.block_on(session.installer().consider(&source, &wish))?;
+        let installer = session.installer();
+        let considered = installer.consider(&source, SourceOrigin::User, &wish);
+        let mut plan = session.runtime.block_on(considered)?;
         // If the options name the grants, they replace the existing ones.
         plan.keeps_grants &= !args.granting.deny && args.granting.grant.is_empty();
         plan

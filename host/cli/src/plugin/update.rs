@@ -44,7 +44,8 @@ fn one(
     name: &str,
     locked: &Locked,
 ) -> Result<Value, CliError> {
-    if !session.store.acceptances()?.plugins.contains_key(name) {
+    let accepted = session.store.acceptances()?;
+    if !accepted.plugins.contains_key(name) {
         let hint = format!("`cofferdam plugin install {name}` installs what the lock names");
         let error = CliError::denied(format!("'{name}' is not installed here"));
         return Err(error.with_hint(hint));
@@ -53,7 +54,8 @@ fn one(
         return Ok(unchanged(name, locked));
     }
     let installer = session.installer();
-    let plan = session.runtime.block_on(installer.consider(&locked.source, wish))?;
+    let origin = accepted.source_origin(name, locked);
+    let plan = session.runtime.block_on(installer.consider(&locked.source, origin, wish))?;
     let candidate = &plan.candidate;
     if candidate.manifest.name != *name {
         let (from, found) = (candidate.source.to_string(), candidate.manifest.name.clone());

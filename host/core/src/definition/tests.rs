@@ -77,15 +77,28 @@ fn without_a_target_the_scope_is_empty() {
     }
 }
 
+/// A valid definition.
+const BASE: &str = "name: a\ninitial_context: {system_prompt: s}\ntools: [{name: x, tool: a.b}]\n";
+
+/// [`BASE`] with a part replaced.
+fn with(from: &str, to: &str) -> String {
+    assert!(BASE.contains(from), "{from}");
+    BASE.replace(from, to)
+}
+
+/// [`BASE`] with more at its end.
+fn and(more: &str) -> String {
+    format!("{BASE}{more}")
+}
+
+fn check_refused(yaml: &str, wanted: &str) {
+    let error = CheckedDefinition::parse(yaml).unwrap_err().to_string();
+    assert!(error.contains(wanted), "{yaml}\n{error}");
+}
+
 #[test]
 fn invalid_definitions_are_refused() {
-    let base = "name: a\ninitial_context: {system_prompt: s}\ntools: [{name: x, tool: a.b}]\n";
-    CheckedDefinition::parse(base).unwrap();
-    let with = |from: &str, to: &str| {
-        assert!(base.contains(from), "{from}");
-        base.replace(from, to)
-    };
-    let and = |more: &str| format!("{base}{more}");
+    CheckedDefinition::parse(BASE).unwrap();
     for (yaml, wanted) in [
         (String::new(), "missing field `name`"),
         ("name: [".to_owned(), "at line 2 column 1"),
@@ -97,29 +110,6 @@ fn invalid_definitions_are_refused() {
         (with("name: a\n", ""), "missing field `name`"),
         (with("name: a", "name: a b"), "name: 'a b' is not 1 to 64 letters"),
         (with("system_prompt: s", "system: s"), "unknown field `system`"),
-        (with("[{name: x, tool: a.b}]", "[]"), "tools: are empty"),
-        (with("tool: a.b", "tool: ab"), "tools.x.tool: 'ab' is no tool"),
-        (with("tool: a.b", "tool: a.*"), "tools.x.tool: 'a.*' is no tool"),
-        (with("tool: a.b", "tool: a.b.c"), "'a.b.c' is no tool"),
-        (with("tool: a.b", "tool: a.b, pym: x.pym"), "unknown field `pym`"),
-        (
-            with("tool: a.b", "tool: a.b, parameters: {type: object, type: object}"),
-            "duplicate entry with key \"type\"",
-        ),
-        (with("tool: a.b}", "tool: a.b}, {name: x, tool: a.c}"), "is there twice"),
-        (with("tool: a.b}", "tool: a.b}, {name: y, tool: a.b}"), "is there twice"),
-        (
-            with("tool: a.b", "tool: a.b, parameters: {type: string}"),
-            "tools.x.parameters: describe no object",
-        ),
-        (
-            with("tool: a.b", "tool: a.b, parameters: {type: object, properties: 1}"),
-            "tools.x.parameters: no valid JSON Schema",
-        ),
-        (
-            with("tool: a.b", "tool: a.b, context_providers: [ruff]"),
-            "tools.x.context_providers: 'ruff' is none of",
-        ),
         (
             and("context_providers: {node_id: {tool: a.b}}\n"),
             "context_providers.node_id: is not a valid name",
@@ -150,8 +140,38 @@ fn invalid_definitions_are_refused() {
             "scope: 'c' is no variable",
         ),
     ] {
-        let error = CheckedDefinition::parse(&yaml).unwrap_err().to_string();
-        assert!(error.contains(wanted), "{yaml}\n{error}");
+        check_refused(&yaml, wanted);
+    }
+}
+
+#[test]
+fn invalid_tools_are_refused() {
+    for (yaml, wanted) in [
+        (with("[{name: x, tool: a.b}]", "[]"), "tools: are empty"),
+        (with("tool: a.b", "tool: ab"), "tools.x.tool: 'ab' is no tool"),
+        (with("tool: a.b", "tool: a.*"), "tools.x.tool: 'a.*' is no tool"),
+        (with("tool: a.b", "tool: a.b.c"), "'a.b.c' is no tool"),
+        (with("tool: a.b", "tool: a.b, pym: x.pym"), "unknown field `pym`"),
+        (
+            with("tool: a.b", "tool: a.b, parameters: {type: object, type: object}"),
+            "duplicate entry with key \"type\"",
+        ),
+        (with("tool: a.b}", "tool: a.b}, {name: x, tool: a.c}"), "is there twice"),
+        (with("tool: a.b}", "tool: a.b}, {name: y, tool: a.b}"), "is there twice"),
+        (
+            with("tool: a.b", "tool: a.b, parameters: {type: string}"),
+            "tools.x.parameters: describe no object",
+        ),
+        (
+            with("tool: a.b", "tool: a.b, parameters: {type: object, properties: 1}"),
+            "tools.x.parameters: no valid JSON Schema",
+        ),
+        (
+            with("tool: a.b", "tool: a.b, context_providers: [ruff]"),
+            "tools.x.context_providers: 'ruff' is none of",
+        ),
+    ] {
+        check_refused(&yaml, wanted);
     }
 }
 

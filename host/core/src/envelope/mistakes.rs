@@ -78,82 +78,82 @@ mod tests {
     use super::super::json::parse_prefix;
     use super::*;
 
+    /// Invalid documents, and how the mistake is explained.
+    const MISTAKES: &[(&str, &str)] = &[
+        (
+            "{\"a\": [1,\n2,]}",
+            "expected no comma before a closing bracket, found a trailing comma at line 2 column 2",
+        ),
+        (
+            "{\"a\": 1,}",
+            "expected no comma before a closing bracket, found a trailing comma at line 1 column 8",
+        ),
+        (
+            "{\"a\": 1, // one\n}",
+            "expected JSON without comments, found a comment at line 1 column 10",
+        ),
+        (
+            "{ # one\n\"a\": 1}",
+            "expected JSON without comments, found a comment at line 1 column 3",
+        ),
+        (
+            "{/* one */ \"a\": 1}",
+            "expected JSON without comments, found a comment at line 1 column 2",
+        ),
+        (
+            "{'a': 1}",
+            "expected double quotes around names and strings, found a single quote at line 1 column 2",
+        ),
+        (
+            "{\"a\": 'x'}",
+            "expected double quotes around names and strings, found a single quote at line 1 column 7",
+        ),
+        (
+            "{“a”: 1}",
+            "expected straight double quotes around names and strings, found a typographic quote at line 1 column 2",
+        ),
+        (
+            "{a: 1}",
+            "expected double quotes around names, found a name without quotes at line 1 column 2",
+        ),
+        (
+            "{\"a\": True}",
+            "expected true, false, null or a number, found a word that JSON does not have at line 1 column 7",
+        ),
+        (
+            "{\"a\": None}",
+            "expected true, false, null or a number, found a word that JSON does not have at line 1 column 7",
+        ),
+        ("{\"a\": [...]}", "expected everything written out, found an ellipsis at line 1 column 8"),
+        (
+            "{\\\"a\\\": 1}",
+            "expected the document itself, not one that is escaped into a string, found a backslash at line 1 column 2",
+        ),
+        (
+            "{\"a\": \"x\ny\"}",
+            r"expected line breaks and tabs within strings as \n and \t, found one as it is at line 1 column 9",
+        ),
+        (
+            "{\"a\": \"C:\\dir\"}",
+            r"expected a backslash within a string as \\, found one by itself at line 1 column 11",
+        ),
+        (
+            "\n\n{\"a\": [1",
+            "expected one JSON document to its end, found the end of the text within the document that begins in line 3",
+        ),
+        (
+            "{\"a\": 1, \"a\": 2}",
+            "expected one JSON document, found the key 'a' stands here twice at line 1 column 12",
+        ),
+        (
+            "{\"ä\": 1 \"b\": 2}",
+            "expected one JSON document, found expected `,` or `}` at line 1 column 9",
+        ),
+    ];
+
     #[test]
     fn common_mistakes_are_explained_with_their_place() {
-        for (text, wanted) in [
-            (
-                "{\"a\": [1,\n2,]}",
-                "expected no comma before a closing bracket, found a trailing comma at line 2 column 2",
-            ),
-            (
-                "{\"a\": 1,}",
-                "expected no comma before a closing bracket, found a trailing comma at line 1 column 8",
-            ),
-            (
-                "{\"a\": 1, // one\n}",
-                "expected JSON without comments, found a comment at line 1 column 10",
-            ),
-            (
-                "{ # one\n\"a\": 1}",
-                "expected JSON without comments, found a comment at line 1 column 3",
-            ),
-            (
-                "{/* one */ \"a\": 1}",
-                "expected JSON without comments, found a comment at line 1 column 2",
-            ),
-            (
-                "{'a': 1}",
-                "expected double quotes around names and strings, found a single quote at line 1 column 2",
-            ),
-            (
-                "{\"a\": 'x'}",
-                "expected double quotes around names and strings, found a single quote at line 1 column 7",
-            ),
-            (
-                "{“a”: 1}",
-                "expected straight double quotes around names and strings, found a typographic quote at line 1 column 2",
-            ),
-            (
-                "{a: 1}",
-                "expected double quotes around names, found a name without quotes at line 1 column 2",
-            ),
-            (
-                "{\"a\": True}",
-                "expected true, false, null or a number, found a word that JSON does not have at line 1 column 7",
-            ),
-            (
-                "{\"a\": None}",
-                "expected true, false, null or a number, found a word that JSON does not have at line 1 column 7",
-            ),
-            (
-                "{\"a\": [...]}",
-                "expected everything written out, found an ellipsis at line 1 column 8",
-            ),
-            (
-                "{\\\"a\\\": 1}",
-                "expected the document itself, not one that is escaped into a string, found a backslash at line 1 column 2",
-            ),
-            (
-                "{\"a\": \"x\ny\"}",
-                r"expected line breaks and tabs within strings as \n and \t, found one as it is at line 1 column 9",
-            ),
-            (
-                "{\"a\": \"C:\\dir\"}",
-                r"expected a backslash within a string as \\, found one by itself at line 1 column 11",
-            ),
-            (
-                "\n\n{\"a\": [1",
-                "expected one JSON document to its end, found the end of the text within the document that begins in line 3",
-            ),
-            (
-                "{\"a\": 1, \"a\": 2}",
-                "expected one JSON document, found the key 'a' stands here twice at line 1 column 12",
-            ),
-            (
-                "{\"ä\": 1 \"b\": 2}",
-                "expected one JSON document, found expected `,` or `}` at line 1 column 9",
-            ),
-        ] {
+        for &(text, wanted) in MISTAKES {
             let start = text.find('{').unwrap();
             let error = parse_prefix(&text[start..]).err().unwrap();
             assert_eq!(

@@ -30,7 +30,7 @@ impl FailureCode {
         if is_name { Self::Tool(text) } else { Self::Host(ErrorCode::UnnamedError.into()) }
     }
 
-    /// The stable name.
+    /// The name of the code, which stays the same in all versions.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Host(code) => code.as_str(),
@@ -69,7 +69,7 @@ macro_rules! codes {
             /// All codes, by group.
             pub const ALL: &[&[Self]] = &[$( &[$( Self::$kind($group::$code), )+], )+];
 
-            /// The stable name.
+            /// The name of the code, which stays the same in all versions.
             pub const fn as_str(self) -> &'static str {
                 match self { $( Self::$kind(code) => code.as_str(), )+ }
             }
@@ -105,7 +105,7 @@ macro_rules! codes {
             }
 
             impl $group {
-                /// The stable name.
+                /// The name of the code, which stays the same in all versions.
                 pub const fn as_str(self) -> &'static str {
                     match self { $( Self::$code => stringify!($code), )+ }
                 }

@@ -46,7 +46,7 @@ pub enum Denial {
         plugin: String,
         /// The tool's short name.
         tool: String,
-        /// Which list.
+        /// The list that the tool needs and that the grant leaves empty.
         list: GrantList,
         /// What the plugin is granted, with the list that the tool needs.
         enough: Box<Capabilities>,
@@ -57,15 +57,15 @@ pub enum Denial {
         scope.join(", ")
     )]
     OutOfScope {
-        /// The path.
+        /// The path that is outside of the role's scope.
         path: String,
-        /// The role's paths.
+        /// The paths of the role's scope.
         scope: Vec<Place>,
     },
 }
 
 impl Denial {
-    /// The stable name.
+    /// The code of the denial, for programs.
     pub fn code(&self) -> DenialCode {
         match self {
             Self::NotInRole { .. } => DenialCode::ToolNotInRole,

@@ -145,6 +145,18 @@ pub fn executed_by(place: &str) -> Option<&'static str> {
     FILES.iter().find(is_it).map(|(_, what)| *what)
 }
 
+/// Whether a file at or beneath this place may have a name in the table, so that a link here may
+/// give that name to a file elsewhere.
+pub fn may_lead_to_executed(place: &str) -> bool {
+    let names: Vec<String> = place.split('/').map(folded).collect();
+    FILES.iter().any(|(pattern, _)| {
+        let parts = parts(pattern);
+        let ends_with = |count: &usize| matches(&names[names.len() - count..], &parts[..*count]);
+        fits(pattern, &names)
+            || (1..parts.len().min(names.len() + 1)).any(|count| ends_with(&count))
+    })
+}
+
 /// Cheap checks for names that don't begin with a dot.
 const QUICK_CHECKS: [fn(&str) -> bool; 5] = [
     |name| ends(name, ".code-workspace") || ends(name, ".sublime-project"),
@@ -164,22 +176,27 @@ fn ends(name: &str, with: &str) -> bool {
 }
 
 fn fits(pattern: &str, names: &[String]) -> bool {
-    let parts: Vec<&str> = pattern.trim_end_matches('/').split('/').collect();
-    let same = |window: &[String]| {
-        window.iter().zip(&parts).all(|(name, part)| match part.split_once('*') {
-            Some((start, end)) => {
-                let rest = name.strip_prefix(start.to_lowercase().as_str());
-                rest.is_some_and(|rest| rest.ends_with(end))
-            }
-            None => name.eq_ignore_ascii_case(part),
-        })
-    };
+    let parts = parts(pattern);
     if pattern.ends_with('/') {
         // An entry with that name itself may be a link to such a directory.
-        names.windows(parts.len()).any(same)
+        names.windows(parts.len()).any(|window| matches(window, &parts))
     } else {
-        names.len() >= parts.len() && same(&names[names.len() - parts.len()..])
+        names.len() >= parts.len() && matches(&names[names.len() - parts.len()..], &parts)
     }
+}
+
+fn parts(pattern: &str) -> Vec<&str> {
+    pattern.trim_end_matches('/').split('/').collect()
+}
+
+fn matches(names: &[String], parts: &[&str]) -> bool {
+    names.iter().zip(parts).all(|(name, part)| match part.split_once('*') {
+        Some((start, end)) => {
+            let rest = name.strip_prefix(start.to_lowercase().as_str());
+            rest.is_some_and(|rest| rest.ends_with(end))
+        }
+        None => name.eq_ignore_ascii_case(part),
+    })
 }
 
 #[cfg(test)]
@@ -231,6 +248,16 @@ mod tests {
             ".editorconfig",
         ] {
             assert_eq!(executed_by(place), None, "{place}");
+        }
+    }
+
+    #[test]
+    fn links_that_may_give_a_name_are_known() {
+        for place in [".vscode", "app/.VSCODE", ".envrc", ".config", ".venv", "x/tools", ".cargo"] {
+            assert!(may_lead_to_executed(place), "{place}");
+        }
+        for place in ["", "vscode", "src", "tools/x", ".config/x", "bin", "node_modules"] {
+            assert!(!may_lead_to_executed(place), "{place}");
         }
     }
 

@@ -89,17 +89,43 @@ pub struct Named {
 /// Returns what a configuration names.
 pub fn named_by(config: &str) -> Named {
     let mut named = Named::default();
-    for (key, value) in entries(config) {
-        let (section, name) = (key.split('.').next().unwrap_or_default(), last(&key));
-        match (section, name) {
-            ("include" | "includeif", "path") => named.includes.push(value),
-            ("core", "hookspath") => named.hooks.push(value),
+    for Variable { section, name, value } in variables(config) {
+        match (section.as_str(), name.as_str()) {
+            ("include" | "includeif", "path") => {
+                // Before version 2.45, git read a tab that is not quoted as a space.
+                let older = value.contains('\t').then(|| value.replace('\t', " "));
+                named.includes.push(value);
+                named.includes.extend(older);
+            }
+            ("core", "hookspath") => {
+                let path = value.strip_prefix(OPTIONAL_PATH).unwrap_or(&value);
+                named.hooks.push(path.to_owned());
+            }
             ("alias" | "pager", _) => named.words.extend(words(&value)),
-            _ if COMMAND_VARIABLES.contains(&name) => named.words.extend(words(&value)),
+            (_, name) if COMMAND_VARIABLES.contains(&name) => named.words.extend(words(&value)),
             _ => {}
         }
     }
     named
+}
+
+/// The prefix of a path in a configuration that need not exist.
+const OPTIONAL_PATH: &str = ":(optional)";
+
+/// The path in the text of a `.git` file.
+pub fn gitfile(text: &str) -> Option<&str> {
+    let path = text.strip_prefix(GITFILE_PREFIX)?;
+    Some(control_path(path.strip_prefix(' ').unwrap_or(path)))
+}
+
+/// The path in the text of one of git's files that has nothing else, such as `commondir`: up to the
+/// end of the line, or to a NUL, where a string of git ends.
+pub fn control_path(text: &str) -> &str {
+    until_nul(text).trim_end_matches(['\n', '\r'])
+}
+
+fn until_nul(text: &str) -> &str {
+    text.split('\0').next().unwrap_or_default()
 }
 
 /// The last parts of variables whose values git executes.
@@ -124,10 +150,6 @@ const COMMAND_VARIABLES: [&str; 18] = [
     "textconv",
 ];
 
-fn last(key: &str) -> &str {
-    key.rsplit('.').next().unwrap_or_default()
-}
-
 /// The words of a command that can be paths.
 fn words(command: &str) -> impl Iterator<Item = String> {
     let quotes = |c: char| matches!(c, '\'' | '"' | '!' | ';' | '(' | ')' | '&' | '|');
@@ -135,53 +157,120 @@ fn words(command: &str) -> impl Iterator<Item = String> {
     words.filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
-/// The variables of a configuration with their values. Sections and names are in lower case.
-fn entries(config: &str) -> Vec<(String, String)> {
-    let mut entries = Vec::new();
-    let mut section = String::new();
-    let mut lines = config.lines();
-    while let Some(line) = lines.next() {
-        let mut line = line.trim_start_matches('\u{feff}').trim().to_owned();
-        if let Some(header) = line.strip_prefix('[') {
-            // The quoted name of a subsection may contain a `]`.
-            let mut is_quoted = false;
-            let end = header.find(|c| {
-                is_quoted ^= c == '"';
-                c == ']' && !is_quoted
-            });
-            let Some(end) = end else { continue };
-            let name = header[..end].split([' ', '\t', '.']).next().unwrap_or_default();
-            section = name.to_lowercase();
-            line = header[end + 1..].trim().to_owned();
-        }
-        while line.ends_with('\\') && !line.ends_with("\\\\") {
-            line.pop();
-            let Some(next) = lines.next() else { break };
-            line.push_str(next);
-        }
-        if let Some((name, value)) = line.split_once('=').filter(|_| !line.starts_with(['#', ';']))
-        {
-            entries
-                .push((format!("{section}.{}", name.trim().to_lowercase()), plain(value.trim())));
-        }
-    }
-    entries
+/// A variable with its value.
+struct Variable {
+    /// The section without its subsection, in lower case.
+    section: String,
+    /// The last part of the key, in lower case.
+    name: String,
+    value: String,
 }
 
-/// A value without quotes, escapes and comments.
-fn plain(value: &str) -> String {
-    let mut plain = String::new();
-    let mut is_quoted = false;
-    let mut characters = value.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            '"' => is_quoted = !is_quoted,
-            '\\' => plain.extend(characters.next()),
-            '#' | ';' if !is_quoted => break,
-            other => plain.push(other),
+/// What git skips between variables.
+const SPACES: [char; 4] = [' ', '\t', '\n', '\r'];
+
+/// The variables of a configuration, by the grammar of git's `config.c`. Git stops at a line that it
+/// does not understand; this goes on after it.
+fn variables(config: &str) -> Vec<Variable> {
+    let config = config.replace("\r\n", "\n");
+    let mut rest = config.strip_prefix('\u{feff}').unwrap_or(&config);
+    let mut section = String::new();
+    let mut variables = Vec::new();
+    loop {
+        rest = rest.trim_start_matches(SPACES);
+        if rest.is_empty() {
+            return variables;
+        }
+        if let Some((found, after)) = header(rest) {
+            (section, rest) = (found, after);
+        } else if let Some((name, after)) = variable_name(rest) {
+            let (value, after) = value(after);
+            variables.push(Variable { section: section.clone(), name, value });
+            rest = after;
+        } else {
+            // A comment, a variable without a value, or a line that git does not understand.
+            rest = rest.split_once('\n').map_or("", |(_, after)| after);
         }
     }
-    plain.trim_end().to_owned()
+}
+
+fn is_key_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-'
+}
+
+/// Reads `[section]`, `[section.subsection]` or `[section "subsection"]`; returns the section and
+/// the text after it.
+fn header(text: &str) -> Option<(String, &str)> {
+    let text = text.strip_prefix('[')?;
+    let end = text.find(|c| !is_key_character(c) && c != '.')?;
+    let (name, after) = text.split_at(end);
+    let section = name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    if let Some(after) = after.strip_prefix(']') {
+        return Some((section, after));
+    }
+    let quoted = after.trim_start_matches([' ', '\t', '\r']);
+    let subsection = quoted.strip_prefix('"').filter(|_| quoted.len() < after.len())?;
+    let mut is_escaped = false;
+    let end = subsection.find(|c| {
+        let is_end = c == '\n' || c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_end
+    })?;
+    Some((section, subsection[end..].strip_prefix("\"]")?))
+}
+
+/// Reads the name of a variable and `=`; returns the name and the text after it.
+fn variable_name(text: &str) -> Option<(String, &str)> {
+    let end = text.find(|c| !is_key_character(c))?;
+    let (name, after) = text.split_at(end);
+    let after = after.trim_start_matches([' ', '\t']).strip_prefix('=')?;
+    name.starts_with(|c: char| c.is_ascii_alphabetic()).then(|| (name.to_ascii_lowercase(), after))
+}
+
+/// Reads a value; returns it without quotes, escapes and comments, and the text after its end.
+fn value(text: &str) -> (String, &str) {
+    let mut value = String::new();
+    // The length without the spaces at the end that are not quoted.
+    let mut length = 0;
+    let (mut is_quoted, mut is_comment) = (false, false);
+    let mut characters = text.char_indices();
+    let mut after = "";
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '\n' => {
+                after = &text[at + 1..];
+                break;
+            }
+            _ if is_comment => continue,
+            ' ' | '\t' | '\r' if !is_quoted => {
+                if !value.is_empty() {
+                    value.push(character);
+                }
+                continue;
+            }
+            '#' | ';' if !is_quoted => {
+                is_comment = true;
+                continue;
+            }
+            '"' => is_quoted = !is_quoted,
+            '\\' => value.extend(characters.next().and_then(|(_, escaped)| unescaped(escaped))),
+            other => value.push(other),
+        }
+        length = value.len();
+    }
+    value.truncate(length);
+    (until_nul(&value).to_owned(), after)
+}
+
+/// What a character after a backslash stands for: nothing, if it is the end of the line.
+fn unescaped(character: char) -> Option<char> {
+    match character {
+        '\n' => None,
+        'n' => Some('\n'),
+        't' => Some('\t'),
+        'b' => Some('\u{8}'),
+        other => Some(other),
+    }
 }
 
 #[cfg(test)]
@@ -285,5 +374,65 @@ mod tests {
         let words = ["./scripts/watch.sh", "--fast", "python3", "tools/clean.py", "%f"];
         assert_eq!(named.words[..5], words);
         assert_eq!(named.words[5..], ["sh", "tools/go.sh", "true"]);
+    }
+
+    #[test]
+    fn no_line_hides_the_next_one() {
+        for hiding in [
+            "# comment \\",
+            "[core] bare = true ; comment \\",
+            "[core]\n\tbare = true # \"",
+            "[core",
+            "[core \"x]",
+            "[core \"x\\",
+            "[a] [b \"c\\\"]\"]",
+            "x = \"y",
+            "= x",
+            "bare",
+            "\u{a0}",
+            "[core] x = a\\\\",
+        ] {
+            let named = named_by(&format!("{hiding}\n[include]path=x"));
+            assert_eq!(named.includes, ["x"], "{hiding}");
+        }
+        let named = named_by("[core] [x] [include] PATH = a [b]\r\n[Include]\r\npath = c\r\n");
+        assert_eq!(named.includes, ["a [b]", "c"]);
+    }
+
+    #[test]
+    fn values_are_those_of_git() {
+        for (text, wanted) in [
+            (r"a\nb\bc", "a\nb\u{8}c"),
+            ("\" a \" b \t", " a  b"),
+            ("a\\\n  b # c", "a  b"),
+            (r"a\\\\", r"a\\"),
+            ("a\\\\\\\nb", r"a\b"),
+            ("a;b", "a"),
+            ("\"a;b\"", "a;b"),
+            ("a\0b", "a"),
+            ("", ""),
+        ] {
+            assert_eq!(
+                named_by(&format!("[include]\npath = {text}\n")).includes,
+                [wanted],
+                "{text}"
+            );
+        }
+        assert_eq!(named_by(r"[include] path = a\tb").includes, ["a\tb", "a b"]);
+        assert_eq!(named_by("[core]\nhooksPath = :(optional)a").hooks, ["a"]);
+    }
+
+    #[test]
+    fn control_files_have_one_path() {
+        for (text, wanted) in [
+            ("gitdir: ../.bare\n", Some("../.bare")),
+            ("gitdir: a b \r\n", Some("a b ")),
+            ("gitdir:x\0y", Some("x")),
+            ("gitdir", None),
+            (" gitdir: x", None),
+        ] {
+            assert_eq!(gitfile(text), wanted, "{text:?}");
+        }
+        assert_eq!(control_path("../..\n"), "../..");
     }
 }

@@ -227,9 +227,9 @@ impl Limits {
 /// A key of `[limits]` in the settings.
 #[derive(Debug, Clone, Copy)]
 pub struct LimitKey {
-    /// The key.
+    /// The key in the settings.
     pub key: &'static str,
-    /// The largest value.
+    /// The largest value that the settings may set.
     pub most: u32,
     /// The codes of what exceeds the limit.
     pub codes: &'static [HostCode],

@@ -32,15 +32,14 @@ pub use backends::Choices;
 pub use capabilities::{BackendKind, Capabilities, Files};
 pub use capability::{Capability, CapabilityError};
 pub use denial::{Denial, GrantList};
-pub use executed::{Executed, executed_by};
+pub use executed::{Executed, executed_by, may_lead_to_executed};
 pub use limits::{HistorySettings, LimitKey, LimitSettings, Limits, Retention};
 pub use origin::{Origin, OriginError, OriginHost};
 pub use origin_settings::OriginSettings;
 pub use origin_settings::{HeaderPart, header_parts};
 pub use place::Place;
 pub use role::Role;
-pub use scope::folded;
-pub use scope::{OWN, Scope, ScopeError, is_own, protected};
+pub use scope::{OWN, Scope, ScopeError, folded, folded_place, is_own, protected};
 pub use settings::{
     AgentSettings, GrantSettings, OneOrMore, ProgramSettings, RegistrySettings, RoleSettings,
     SandboxTier, Settings,
@@ -198,7 +197,7 @@ impl Policy {
         self.agents.values()
     }
 
-    /// One agent.
+    /// Returns the agent with this name, if the settings have one.
     pub fn agent(&self, name: &str) -> Option<&Agent> {
         self.agents.get(name)
     }
@@ -235,7 +234,7 @@ impl Policy {
         self.roles.values()
     }
 
-    /// One role.
+    /// Returns the role with this name, if the settings have one.
     pub fn role(&self, name: &str) -> Option<&Role> {
         self.roles.get(name)
     }

@@ -93,7 +93,8 @@ pub fn names(path: &str) -> impl Iterator<Item = &str> {
 
 /// Whether `place` is `directory`, or beneath it. Both are normalised.
 pub fn is_within(place: &str, directory: &str) -> bool {
-    place.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    let beneath = |rest: &str| rest.is_empty() || rest.starts_with('/');
+    directory.is_empty() || place.strip_prefix(directory).is_some_and(beneath)
 }
 
 impl Deref for Place {
@@ -156,6 +157,22 @@ mod tests {
             assert_eq!(text(&found), wanted(strict), "{directory:?} {path:?}");
             let found = Place::lexical(directory, path);
             assert_eq!(text(&found), wanted(lexical), "{directory:?} {path:?}");
+        }
+    }
+
+    #[test]
+    fn places_are_within_directories_above_them() {
+        for (place, directory, wanted) in [
+            ("", "", true),
+            ("a", "", true),
+            ("a/b", "", true),
+            ("a/b", "a", true),
+            ("a", "a", true),
+            ("ab", "a", false),
+            ("a", "a/b", false),
+            ("", "a", false),
+        ] {
+            assert_eq!(is_within(place, directory), wanted, "{place:?} {directory:?}");
         }
     }
 

@@ -119,6 +119,11 @@ pub fn folded(name: &str) -> String {
         .to_lowercase()
 }
 
+/// Returns a place with each of its names [`folded`].
+pub fn folded_place(place: &str) -> String {
+    place.split('/').map(folded).collect::<Vec<_>>().join("/")
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -161,6 +166,15 @@ mod tests {
             (scope(&["src/a"]), scope(&["src"]), Err("src".to_owned())),
         ] {
             assert_eq!(wide.narrowed(&narrow), wanted);
+        }
+    }
+
+    #[test]
+    fn places_are_folded_name_by_name() {
+        for (place, wanted) in
+            [("", ""), ("A/b", "a/b"), ("a:x/B.", "a/b"), ("a. /b::$DATA", "a/b"), ("É", "é")]
+        {
+            assert_eq!(folded_place(place), wanted);
         }
     }
 

@@ -96,9 +96,9 @@ fn samples(schema: &Value, whole: &Value) -> Vec<Value> {
     found
 }
 
-/// Documents one step away from `value`, at any place in it.
-fn mutations(value: &Value) -> Vec<Value> {
-    let mut found: Vec<Value> = [
+/// Values that fit some schemas and not others.
+fn plain_values() -> Vec<Value> {
+    [
         json!(null),
         json!(true),
         json!(false),
@@ -123,7 +123,12 @@ fn mutations(value: &Value) -> Vec<Value> {
         json!({}),
         json!({"title": "t", "examples": []}),
     ]
-    .into();
+    .into()
+}
+
+/// Documents one step away from `value`, at any place in it.
+fn mutations(value: &Value) -> Vec<Value> {
+    let mut found = plain_values();
     match value {
         Value::Object(fields) => {
             for (name, inner) in fields {

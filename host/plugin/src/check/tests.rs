@@ -66,81 +66,85 @@ fn valid_plugins_have_no_findings() {
     assert_eq!(found(MANIFEST, &input().to_string(), &output().to_string()), []);
 }
 
+/// A part of [`MANIFEST`], what is written instead, and the place, the problem and the cure that are
+/// found.
+const MISTAKES: &[(&str, &str, &str, &str, &str)] = &[
+    (
+        "version = \"0.1.0\"",
+        "version = \"1\"",
+        "plugin.toml:2 at /version",
+        "version '1' is no semantic version",
+        "MAJOR.MINOR.PATCH",
+    ),
+    (
+        "name = \"hello\"",
+        "name = \"Hello\"",
+        "plugin.toml:1 at /name",
+        "'Hello' is not of the form",
+        "choose another name",
+    ),
+    (
+        "done = \"greeted\"",
+        "done = \"greeted\"\neffects = \"write\"",
+        "plugin.toml:10 at /tools/0/effects",
+        "the plugin requests files = 'none'",
+        "under [requests]",
+    ),
+    (
+        "title = \"Greet\"",
+        "titel = \"Greet\"",
+        "plugin.toml:7 at /tools/0/titel",
+        "found the unknown field 'titel'",
+        "write 'title'",
+    ),
+    ("[[tools]]", "[[tools]", "plugin.toml:5", "", "correct the TOML"),
+    (
+        "input = \"input.json\"",
+        "input = \"missing.json\"",
+        "plugin.toml:10 at /tools/0/input",
+        "the schema missing.json can't be read",
+        "relative to the manifest",
+    ),
+    (
+        "arguments = { name = \"Ada\" }",
+        "arguments = { nam = \"Ada\" }",
+        "plugin.toml:15 at /tools/0/examples/0/arguments/nam",
+        "found the unknown field 'nam'",
+        "write 'name', or change the tool's input schema",
+    ),
+    (
+        "answer = { text = \"Hello, Ada!\" }",
+        "answer = { text = 1 }",
+        "plugin.toml:16 at /tools/0/examples/0/answer/text",
+        "does not fit the tool's output schema: expected a string, found 1",
+        "correct the example",
+    ),
+    (
+        "answer = { text = \"Hello, Ada!\" }",
+        "answer = { text = \"\" }\nerror = \"E\"",
+        "plugin.toml:17 at /tools/0/examples/0/error",
+        "both an answer and an error",
+        "leave one of them out",
+    ),
+    (
+        "answer = { text = \"Hello, Ada!\" }",
+        "files = { \"../x\" = \"\" }",
+        "plugin.toml:16 at /tools/0/examples/0/files/..~1x",
+        "has the file '../x', which is no path in a workspace",
+        "relative to the workspace",
+    ),
+    (
+        "version = \"0.1.0\"",
+        "version = \"0.1.0\"\nrequests = { http = [\"http://a.example\"] }",
+        "plugin.toml:3",
+        "'http://a.example' is no origin",
+        "cofferdam schema plugin",
+    ),
+];
+
 #[test]
 fn each_mistake_is_found_with_place_and_fix() {
-    for (from, to, place, problem, cure) in [
-        (
-            "version = \"0.1.0\"",
-            "version = \"1\"",
-            "plugin.toml:2 at /version",
-            "version '1' is no semantic version",
-            "MAJOR.MINOR.PATCH",
-        ),
-        (
-            "name = \"hello\"",
-            "name = \"Hello\"",
-            "plugin.toml:1 at /name",
-            "'Hello' is not of the form",
-            "choose another name",
-        ),
-        (
-            "done = \"greeted\"",
-            "done = \"greeted\"\neffects = \"write\"",
-            "plugin.toml:10 at /tools/0/effects",
-            "the plugin requests files = 'none'",
-            "under [requests]",
-        ),
-        (
-            "title = \"Greet\"",
-            "titel = \"Greet\"",
-            "plugin.toml:7 at /tools/0/titel",
-            "found the unknown field 'titel'",
-            "write 'title'",
-        ),
-        ("[[tools]]", "[[tools]", "plugin.toml:5", "", "correct the TOML"),
-        (
-            "input = \"input.json\"",
-            "input = \"missing.json\"",
-            "plugin.toml:10 at /tools/0/input",
-            "the schema missing.json can't be read",
-            "relative to the manifest",
-        ),
-        (
-            "arguments = { name = \"Ada\" }",
-            "arguments = { nam = \"Ada\" }",
-            "plugin.toml:15 at /tools/0/examples/0/arguments/nam",
-            "found the unknown field 'nam'",
-            "write 'name', or change the tool's input schema",
-        ),
-        (
-            "answer = { text = \"Hello, Ada!\" }",
-            "answer = { text = 1 }",
-            "plugin.toml:16 at /tools/0/examples/0/answer/text",
-            "does not fit the tool's output schema: expected a string, found 1",
-            "correct the example",
-        ),
-        (
-            "answer = { text = \"Hello, Ada!\" }",
-            "answer = { text = \"\" }\nerror = \"E\"",
-            "plugin.toml:17 at /tools/0/examples/0/error",
-            "both an answer and an error",
-            "leave one of them out",
-        ),
-        (
-            "answer = { text = \"Hello, Ada!\" }",
-            "files = { \"../x\" = \"\" }",
-            "plugin.toml:16 at /tools/0/examples/0/files/..~1x",
-            "has the file '../x', which is no path in a workspace",
-            "relative to the workspace",
-        ),
-        (
-            "version = \"0.1.0\"",
-            "version = \"0.1.0\"\nrequests = { http = [\"http://a.example\"] }",
-            "plugin.toml:3",
-            "'http://a.example' is no origin",
-            "cofferdam schema plugin",
-        ),
-    ] {
+    for &(from, to, place, problem, cure) in MISTAKES {
         let manifest = MANIFEST.replacen(from, to, 1);
         assert_ne!(manifest, MANIFEST, "{from}");
         let findings = found(&manifest, &input().to_string(), &output().to_string());

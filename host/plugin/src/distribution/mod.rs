@@ -12,7 +12,7 @@ use self::oci::{Credentials, Login};
 use crate::digest::Digest;
 use crate::http::{Client, ClientError};
 use crate::registry::MAX_COMPONENT_BYTES;
-use crate::source::{Reference, Source};
+use crate::source::{Reference, Source, SourceOrigin};
 use cofferdam_core::policy::RegistrySettings;
 
 /// A downloaded plugin with its signature.
@@ -38,6 +38,13 @@ pub enum FetchError {
     /// The request for it failed.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// Only a lock names the source, and it has a private address.
+    #[error(
+        "{0} has no public address, and cofferdam.lock names it, not you; if you trust it, install \
+         the plugin from there yourself: `{command}`",
+        command = .0.install_command()
+    )]
+    Private(Box<Source>),
     /// The server returned an error.
     #[error("{place}: {why}")]
     Answer {
@@ -101,14 +108,28 @@ impl Distribution {
     ///
     /// # Errors
     /// Those of [`FetchError`].
-    pub async fn fetch(&self, source: &Source, workspace: &Path) -> Result<Fetched, FetchError> {
-        match source {
+    pub async fn fetch(
+        &self,
+        source: &Source,
+        origin: SourceOrigin,
+        workspace: &Path,
+    ) -> Result<Fetched, FetchError> {
+        let fetched = match source {
             Source::File(path) => file::fetch(path, workspace),
-            Source::Web(address) => web::fetch(&self.client, address).await,
+            Source::Web(address) => web::fetch(&self.client, address, origin).await,
             Source::Registry(reference) => {
-                oci::pull(&self.client, self.login(reference)?, reference).await
+                oci::pull(&self.client, self.login(reference)?, reference, origin).await
             }
-        }
+        };
+        fetched.map_err(|error| match error {
+            FetchError::Client(ClientError::Private(host))
+                if origin == SourceOrigin::Lock && source.host() == Some(&host) =>
+            {
+                FetchError::Private(source.clone().into())
+            }
+            // Of another origin, a redirect: the user can't allow it by naming the source.
+            error => error,
+        })
     }
 
     /// Publishes a plugin with its signature. Returns its digest in the registry.
@@ -133,5 +154,117 @@ impl Distribution {
         let settings = self.registries.get(&registry);
         let tokens = settings.and_then(|settings| settings.tokens.clone());
         Ok(Login { credentials, tokens: tokens.or_else(|| oci::tokens(&registry)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// A server on this machine that returns one status for every request.
+    struct Server {
+        address: SocketAddr,
+        connections: Arc<AtomicUsize>,
+    }
+
+    impl Server {
+        #[expect(clippy::disallowed_methods, reason = "a real server, which counts connections")]
+        fn start(status: &'static str) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let connections = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&connections);
+            thread::spawn(move || {
+                for stream in listener.incoming() {
+                    let mut stream = stream.unwrap();
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    let _ = stream.read(&mut [0; 4096]);
+                    let head = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+                    let _ = stream.write_all(head.as_bytes());
+                }
+            });
+            Self { address, connections }
+        }
+
+        fn connections(&self) -> usize {
+            self.connections.load(Ordering::SeqCst)
+        }
+    }
+
+    fn fetch(source: &str, origin: SourceOrigin) -> Result<Fetched, FetchError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let source = source.parse().unwrap();
+        let distribution = Distribution::new(None, None);
+        runtime.block_on(distribution.fetch(&source, origin, Path::new("/nowhere")))
+    }
+
+    #[test]
+    fn a_lock_connects_to_no_private_address() {
+        let server = Server::start("404 Not Found");
+        let SocketAddr::V4(address) = server.address else { unreachable!("an IPv4 address") };
+        let port = address.port();
+        for source in [
+            format!("http://{address}/lines.wasm"),
+            format!("http://localhost:{port}/lines.wasm"),
+            format!("https://[::1]:{port}/lines.wasm"),
+            format!("oci://{address}/lines:1.0"),
+            format!("oci://localhost:{port}/lines:1.0"),
+            "https://10.0.0.1/lines.wasm".to_owned(),
+            "https://169.254.169.254/latest".to_owned(),
+            "oci://10.0.0.1/lines:1.0".to_owned(),
+        ] {
+            let refused = fetch(&source, SourceOrigin::Lock).unwrap_err();
+            assert!(matches!(refused, FetchError::Private(..)), "{source}: {refused}");
+            let command = format!("`cofferdam plugin install '{source}'`");
+            let message = refused.to_string();
+            assert!(message.contains("no public address, and cofferdam.lock"), "{message}");
+            assert!(message.ends_with(&command), "{message}");
+        }
+        assert_eq!(server.connections(), 0);
+    }
+
+    #[test]
+    fn a_user_connects_to_private_addresses() {
+        let server = Server::start("404 Not Found");
+        for (number, (source, why)) in [
+            (format!("http://{}/lines.wasm", server.address), "there is nothing (404)"),
+            (format!("oci://{}/lines:1.0", server.address), "there is nothing of that name"),
+        ]
+        .iter()
+        .enumerate()
+        {
+            let error = fetch(source, SourceOrigin::User).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+            assert_eq!(server.connections(), number + 1);
+        }
+    }
+
+    /// The user's settings name its origin, so that a lock may name it as well.
+    #[test]
+    fn a_lock_connects_to_origins_of_the_users_settings() {
+        let server = Server::start("404 Not Found");
+        let origin = format!("http://{}", server.address).parse().unwrap();
+        let settings = RegistrySettings { content: vec![origin], ..RegistrySettings::default() };
+        let registries = BTreeMap::from([("registry.example".to_owned(), settings)]);
+        let distribution = Distribution::new(None, None).with_registries(registries);
+        let source = format!("http://{}/lines.wasm", server.address).parse().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let fetched = distribution.fetch(&source, SourceOrigin::Lock, Path::new("/nowhere"));
+        assert!(matches!(runtime.block_on(fetched), Err(FetchError::Answer { .. })));
+    }
+
+    /// What a lock names is shown as a command, which must not run anything else.
+    #[test]
+    fn sources_are_quoted_for_a_shell() {
+        let source: Source = "https://10.0.0.1/$(x)'`y`".parse().unwrap();
+        let wanted = r"cofferdam plugin install 'https://10.0.0.1/$(x)'\''`y`'";
+        assert_eq!(source.install_command(), wanted);
     }
 }

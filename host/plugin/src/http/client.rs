@@ -1,7 +1,6 @@
-//! HTTP requests on behalf of the user, who downloads and publishes plugins from any host,
-//! including private ones. Redirects are followed: to another origin without credentials, to
-//! private addresses only if the user named that origin, too, and never from an encrypted
-//! connection to an unencrypted one.
+//! HTTP requests on behalf of the user, who downloads and publishes plugins from any host. Private
+//! addresses are used only for origins that the user named. Redirects are followed: to another
+//! origin without credentials, and never from an encrypted connection to an unencrypted one.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -69,7 +68,7 @@ pub enum ClientError {
     /// The request timed out.
     #[error("{0} took longer than {s} s", s = REQUEST_TIMEOUT.as_secs())]
     TooSlow(Address),
-    /// It was redirected to a private address.
+    /// It has a private address, and the user did not name it.
     #[error(
         "{0} has no public address, and you have not named it yourself: to let a registry redirect \
          to it, write in your own cofferdam.toml: `content = ['{0}']` below `[registries.'REGISTRY']`"

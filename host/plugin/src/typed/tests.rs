@@ -82,18 +82,8 @@ fn imports_become_requests() {
     }
 }
 
-/// Each WIT type with its schema.
-#[test]
-fn each_type_has_a_schema() {
-    let between =
-        |least: i64, most: u64| json!({"type": "integer", "minimum": least, "maximum": most});
-    let wrapped = |name: &str, schema: Value| {
-        json!({
-            "type": "object", "properties": {name: schema}, "required": [name],
-            "additionalProperties": false,
-        })
-    };
-    let types = r#"
+/// Types for the parameters of [`check_schema`].
+const TYPES: &str = r#"
       (type $point' (record (field "x-axis" s32) (field "label" (option string))))
       (import "point" (type $point (eq $point')))
       (type $shape' (variant (case "dot") (case "circle" f64)))
@@ -107,6 +97,33 @@ fn each_type_has_a_schema() {
       (type $twice (option $maybe)) (type $nested (list (result u8 (error string))))
       (type $silent (list (result)))
     "#;
+
+fn between(least: i64, most: u64) -> Value {
+    json!({"type": "integer", "minimum": least, "maximum": most})
+}
+
+fn wrapped(name: &str, schema: Value) -> Value {
+    json!({
+        "type": "object", "properties": {name: schema}, "required": [name],
+        "additionalProperties": false,
+    })
+}
+
+/// Checks the schema of a parameter and a result of a type.
+fn check_schema(ty: &str, wanted: Value) {
+    let text = component(TYPES, &[&format!("(param \"it\" {ty}) (result {ty})")]);
+    let manifest = derive_text(&text).unwrap().manifest;
+    manifest.check_schemas().unwrap();
+    let tool = &manifest.tools[0];
+    assert_eq!(tool.input["properties"]["it"], wanted, "{ty}");
+    assert_eq!(tool.output["properties"]["result"], wanted, "{ty}");
+    let is_option = ty.starts_with("$maybe") || ty == "$twice";
+    let required = if is_option { json!([]) } else { json!(["it"]) };
+    assert_eq!(tool.input["required"], required, "{ty}");
+}
+
+#[test]
+fn each_plain_type_has_a_schema() {
     for (ty, wanted) in [
         ("bool", json!({"type": "boolean"})),
         ("s8", between(-128, 127)),
@@ -121,6 +138,14 @@ fn each_type_has_a_schema() {
         ("f64", json!({"type": "number"})),
         ("char", json!({"type": "string", "minLength": 1, "maxLength": 1})),
         ("string", json!({"type": "string"})),
+    ] {
+        check_schema(ty, wanted);
+    }
+}
+
+#[test]
+fn each_named_type_has_a_schema() {
+    for (ty, wanted) in [
         (
             "$point",
             json!({
@@ -150,6 +175,14 @@ fn each_type_has_a_schema() {
             "$style",
             json!({"type": "array", "items": {"enum": ["bold", "wide"]}, "uniqueItems": true}),
         ),
+    ] {
+        check_schema(ty, wanted);
+    }
+}
+
+#[test]
+fn each_composed_type_has_a_schema() {
+    for (ty, wanted) in [
         ("$strings", json!({"type": "array", "items": {"type": "string"}})),
         ("$bytes", json!({"type": "string", "contentEncoding": "base64"})),
         (
@@ -184,15 +217,7 @@ fn each_type_has_a_schema() {
             ]}}),
         ),
     ] {
-        let text = component(types, &[&format!("(param \"it\" {ty}) (result {ty})")]);
-        let manifest = derive_text(&text).unwrap().manifest;
-        manifest.check_schemas().unwrap();
-        let tool = &manifest.tools[0];
-        assert_eq!(tool.input["properties"]["it"], wanted, "{ty}");
-        assert_eq!(tool.output["properties"]["result"], wanted, "{ty}");
-        let is_option = ty.starts_with("$maybe") || ty == "$twice";
-        let required = if is_option { json!([]) } else { json!(["it"]) };
-        assert_eq!(tool.input["required"], required, "{ty}");
+        check_schema(ty, wanted);
     }
 }
 
@@ -447,9 +472,8 @@ fn damaged_components_do_no_harm() {
     }
 }
 
-#[test]
-fn a_component_is_written_as_wit() {
-    let text = r#"(component
+/// A component with all kinds of items.
+const COMPONENT: &str = r#"(component
       (import "wasi:cli/exit@0.2.6" (instance))
       (import "a:b/canvas" (instance $canvas
         (type $color' (enum "red" "green"))
@@ -469,19 +493,9 @@ fn a_component_is_written_as_wit() {
       (import "f" (func $f (param "x" (list u8)) (result (result string (error (list string))))))
       (export "a:b/points@1.0.0" (instance $points))
       (export "get-it" (func $f)))"#;
-    let docs = json!({
-        "worlds": {"w": {"docs": "All of it.", "funcs": {"get-it": "Gets it.\n\nNow."}}},
-        "interfaces": {"points": {
-            "docs": "Points.",
-            "funcs": {"move": "Moves \u{1b}[2J."},
-            "types": {"point": {"docs": "A place.", "items": {"x": "To the right."}}},
-        }},
-    });
-    let section = [&b"\x01"[..], docs.to_string().as_bytes()].concat();
-    let written = wit::text(&with_section(text, docs::SECTION, &section)).unwrap();
-    assert_eq!(
-        written,
-        "\
+
+/// [`COMPONENT`] with its comments, as WIT.
+const WRITTEN: &str = "\
 /// All of it.
 world root {
   import wasi:cli/exit@0.2.6;
@@ -515,8 +529,21 @@ package a:b@1.0.0 {
     move: func(all: many, by: tuple<s32, s32>) -> result<_, color>;
   }
 }
-"
-    );
+";
+
+#[test]
+fn a_component_is_written_as_wit() {
+    let docs = json!({
+        "worlds": {"w": {"docs": "All of it.", "funcs": {"get-it": "Gets it.\n\nNow."}}},
+        "interfaces": {"points": {
+            "docs": "Points.",
+            "funcs": {"move": "Moves \u{1b}[2J."},
+            "types": {"point": {"docs": "A place.", "items": {"x": "To the right."}}},
+        }},
+    });
+    let section = [&b"\x01"[..], docs.to_string().as_bytes()].concat();
+    let written = wit::text(&with_section(COMPONENT, docs::SECTION, &section)).unwrap();
+    assert_eq!(written, WRITTEN);
     for bytes in [&b""[..], &[0xde; 100]] {
         assert!(wit::text(bytes).is_err());
     }

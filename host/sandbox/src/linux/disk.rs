@@ -93,7 +93,7 @@ impl Watch {
         command: &Command,
     ) -> Result<Self, SandboxError> {
         let bytes = command.limits.temporary;
-        // The same number of files as in tier A.
+        // As many files as in tier A.
         let bounded = Bounded {
             directory: path.to_owned(),
             bytes,

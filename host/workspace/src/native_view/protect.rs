@@ -74,9 +74,7 @@ fn working_trees(tree: &Overlay, directory: &str, entries: &[Listed]) -> Vec<Str
     let beside = names.map(|name| join(directory, name));
     let listed = tree.linked_working_trees(directory).into_iter();
     let is_tree = |place: &String| {
-        (directory.is_empty() || is_within(place, directory))
-            && place != directory
-            && tree.stat(&join(place, GIT)).is_ok()
+        is_within(place, directory) && place != directory && tree.stat(&join(place, GIT)).is_ok()
     };
     beside.chain(listed).filter(is_tree).collect()
 }

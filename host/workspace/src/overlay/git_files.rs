@@ -2,19 +2,19 @@
 //! commands their configuration names.
 
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cofferdam_core::policy::git::{self, GITFILE_PREFIX, HEAD_BYTES, Mark};
+use cofferdam_core::policy::git::{self, HEAD_BYTES, Mark};
 use cofferdam_core::policy::is_own;
 use cofferdam_core::policy::place::{is_within, names};
 use rustix::fs::{AtFlags, FileType, OFlags};
 
-use super::repositories::{Control, GitDirectory};
+use super::repositories::{Control, FoldedControl, GitDirectory, Listing};
 use super::state::Location;
 use super::tree::Overlay;
 use crate::disk::{self, Listed, Spot};
-use crate::path::{MAX_PATH, join, link_target};
+use crate::path::{MAX_PATH, check_length, join, link_target};
 
 /// How much of a file of git's configuration is read, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
@@ -22,7 +22,8 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// How many files of one repository's configuration are read.
 const MAX_CONFIGS: usize = 64;
 
-/// How many words of commands in one repository's configuration are considered.
+/// How many directories of hooks, and words of commands, in one repository's configuration are
+/// considered.
 const MAX_COMMANDS: usize = 1000;
 
 /// How many spellings of `HEAD` in a directory are read; further ones are assumed to be valid.
@@ -42,7 +43,7 @@ impl Overlay {
                 && self
                     .list(directory)
                     .is_ok_and(|entries| self.has_repository(directory, &entries)),
-            control: git.and_then(|kind| self.control(directory, kind)),
+            control: git.and_then(|kind| self.control(directory, kind)).map(Into::into),
         });
         // The entries of a tree for reading would become outdated.
         if self.is_writable() {
@@ -71,7 +72,7 @@ impl Overlay {
         let trees = names.filter_map(|name| {
             let directory = join(&list, name);
             let git = self.text(&join(&directory, "gitdir"), MAX_PATH as u64)?;
-            let git = self.named(&directory, &git).pop()?;
+            let git = self.named(&directory, git.trim_end()).pop()?;
             Some(disk::split(&git).0.to_owned())
         });
         trees.collect()
@@ -157,7 +158,10 @@ impl Overlay {
     /// Returns the places of a path in a file of git: each link on the way, the path as written and,
     /// last, its target. Empty for a path outside of the tree.
     fn named(&self, directory: &str, path: &str) -> Vec<String> {
-        let path = path.trim();
+        // Git can't open a longer path either.
+        if check_length(path).is_err() {
+            return Vec::new();
+        }
         let paths = if path.starts_with('/') {
             self.inside(path).into_iter().collect()
         } else if let Some(path) = path.strip_prefix('~') {
@@ -182,20 +186,26 @@ impl Overlay {
     /// or by a link elsewhere.
     #[expect(clippy::disallowed_methods, reason = "git's files name places by absolute paths")]
     fn inside(&self, path: &str) -> Option<String> {
-        let (top, path) = (&self.repositories.top, Path::new(path));
-        let real = |path: &Path| path.canonicalize().ok();
-        let by_name =
-            path.ancestors().find(|above| *above == top || real(above).as_ref() == Some(top));
-        let inside = match by_name {
-            Some(above) => path.strip_prefix(above).ok()?.to_owned(),
-            None => {
-                let (above, real) =
-                    path.ancestors().find_map(|above| Some((above, real(above)?)))?;
-                let real = real.join(path.strip_prefix(above).ok()?);
-                real.strip_prefix(top).ok()?.to_owned()
+        let top = &self.repositories.top;
+        let mut rest = Path::new(path).components();
+        // What is left of the path where it enters the tree for the last time.
+        let mut inside = None;
+        let (mut real, mut left) = (PathBuf::new(), rest.clone());
+        // Step by step, since resolving each beginning of the path anew takes quadratic time.
+        while let Some(component) = rest.next() {
+            let Ok(next) = real.join(component).canonicalize() else { break };
+            (real, left) = (next, rest.clone());
+            if real == *top {
+                inside = Some(left.as_path());
             }
-        };
-        Some(inside.to_str()?.to_owned())
+        }
+        match inside {
+            Some(inside) => Some(inside.to_str()?.to_owned()),
+            None => {
+                let real = real.join(left.as_path());
+                Some(real.strip_prefix(top).ok()?.to_str()?.to_owned())
+            }
+        }
     }
 
     /// Returns the places that `~` and this path may refer to, relative to the tree. Git takes the
@@ -205,7 +215,9 @@ impl Overlay {
         let Some((_, path)) = path.split_once('/') else { return Vec::new() };
         let names: Vec<&str> = names(path).collect();
         let ends = |count: &usize| self.repositories.top.ends_with(names[..*count].join("/"));
-        (0..names.len()).filter(ends).map(|count| names[count..].join("/")).collect()
+        // The tree's path has no more of the names.
+        let most = self.repositories.top.components().count() + 1;
+        (0..names.len().min(most)).filter(ends).map(|count| names[count..].join("/")).collect()
     }
 
     /// Returns what the `.git` of a directory refers to. `kind` is the type of `.git`.
@@ -217,7 +229,7 @@ impl Overlay {
             FileType::Symlink => self.on_the_way(directory, GIT),
             _ => {
                 let text = self.text(&git, MAX_PATH as u64);
-                let path = text.as_deref().and_then(|text| text.strip_prefix(GITFILE_PREFIX));
+                let path = text.as_deref().and_then(git::gitfile);
                 path.map(|path| self.named(directory, path)).unwrap_or_default()
             }
         };
@@ -226,7 +238,7 @@ impl Overlay {
             control.configs.append(&mut repository);
             self.add_repository(directory, end, &mut control);
         }
-        control.roots.retain(|root| !root.is_empty() && *root != git);
+        control.roots.retain(|root| *root != git);
         control.configs.retain(|config| !is_within(config, &git));
         Some(control)
     }
@@ -234,7 +246,8 @@ impl Overlay {
     /// Adds a repository whose working tree is `top`, and the one that it shares with others.
     fn add_repository(&self, top: &str, repository: String, control: &mut Control) {
         let shared = self.text(&join(&repository, "commondir"), MAX_PATH as u64);
-        let mut shared = shared.map(|path| self.named(&repository, &path)).unwrap_or_default();
+        let shared = shared.as_deref().map(git::control_path);
+        let mut shared = shared.map(|path| self.named(&repository, path)).unwrap_or_default();
         let roots = [Some(repository), shared.pop()];
         control.configs.append(&mut shared);
         for root in roots.into_iter().flatten() {
@@ -246,8 +259,28 @@ impl Overlay {
         }
     }
 
-    /// Returns what all repositories in the tree name. This lists the whole tree.
-    pub(super) fn named_anywhere(&self) -> Control {
+    /// Returns what all repositories in the tree name. This lists the whole tree, unless nothing was
+    /// changed since it was listed.
+    pub(super) fn named_anywhere(&self) -> Arc<FoldedControl> {
+        let entries = self.entries();
+        let mut listing = self.repositories.listing();
+        match &*listing {
+            Some(known) if known.entries == entries => Arc::clone(&known.control),
+            _ => {
+                let control = Arc::new(FoldedControl::from(self.list_repositories()));
+                *listing = Some(Listing { entries, control: Arc::clone(&control) });
+                control
+            }
+        }
+    }
+
+    /// Lists the tree anew when [`named_anywhere`](Self::named_anywhere) is called next: other
+    /// processes may change it meanwhile.
+    pub(crate) fn forget_listing(&self) {
+        *self.repositories.listing() = None;
+    }
+
+    fn list_repositories(&self) -> Control {
         let mut all = Control::default();
         let mut add = |top: &str, mut control: Control| {
             // The files of a repository that contains its own working tree are found by its content.
@@ -296,12 +329,16 @@ impl Overlay {
             control.is_partial |= text.len() as u64 >= MAX_CONFIG_BYTES;
             let named = git::named_by(&text);
             let above = disk::split(&real).0;
-            for path in &named.includes {
+            control.is_partial |= named.includes.len() > MAX_CONFIGS;
+            for path in named.includes.iter().take(MAX_CONFIGS) {
                 let mut places = self.named(above, path);
                 waiting.extend(places.pop());
                 control.configs.append(&mut places);
             }
-            control.hooks.extend(named.hooks.iter().flat_map(|path| self.named(top, path)));
+            // Of several directories, git uses the last one.
+            let left = MAX_COMMANDS.saturating_sub(control.hooks.len());
+            let hooks = named.hooks.iter().rev().take(left);
+            control.hooks.extend(hooks.flat_map(|path| self.named(top, path)));
             let left = MAX_COMMANDS.saturating_sub(control.commands.len());
             let words = named.words.iter().take(left);
             control.commands.extend(words.flat_map(|path| self.named(top, path)));
@@ -313,14 +350,16 @@ impl Overlay {
         let (real, entries) = match self.list(hooks) {
             Ok(entries) => (hooks.to_owned(), entries),
             Err(_) => {
-                let Ok(real) = self.resolve("", hooks, true) else { return };
+                let Ok(real) = self.resolve_noting("", hooks, true, |_| {}) else { return };
                 let entries = self.list(&real).unwrap_or_default();
                 (real.into(), entries)
             }
         };
         let links = entries.iter().filter(|entry| entry.kind == FileType::Symlink);
-        let links = links
-            .filter_map(|entry| self.resolve("", &join(&real, entry.name.to_str()?), true).ok());
+        let links = links.filter_map(|entry| {
+            let link = join(&real, entry.name.to_str()?);
+            self.resolve_noting("", &link, true, |_| {}).ok()
+        });
         control.hooks.extend(links.map(String::from));
         if real != hooks {
             control.hooks.insert(real);

@@ -6,14 +6,13 @@
 //! are checked again before a commit: several changes, or writes to a file that was open before, can
 //! create a repository that none of them creates alone.
 
-use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
 use cofferdam_core::policy::git::{self, Mark};
 use cofferdam_core::policy::place::is_within;
-use cofferdam_core::policy::{executed_by, folded, protected};
+use cofferdam_core::policy::{executed_by, may_lead_to_executed, protected};
 use rustix::fs::FileType;
 
 use super::git_files::GIT;
@@ -86,11 +85,10 @@ impl Overlay {
         suspects.peek()?;
         let all = self.named_anywhere();
         let why = |place: &str| {
-            let leads_to = |config: &String| is_within(&folded(config), &folded(place));
-            if all.configures(place) || all.configs.iter().any(leads_to) {
+            if all.configures(place) || all.is_configured_below(place) {
                 return Some("part of the configuration of a git repository");
             }
-            if all.roots.iter().any(|root| is_within(place, root)) {
+            if all.holds(place, None) {
                 return Some("git's control files, to which a .git elsewhere leads");
             }
             all.is_partial.then_some(
@@ -132,8 +130,7 @@ impl Overlay {
             let Some(control) = &known.control else { continue };
             has_git = true;
             // A repository may contain its own working tree.
-            let holds = |root: &String| is_within(place, root) && !is_within(directory, root);
-            if control.roots.iter().any(holds) {
+            if control.holds(place, Some(directory)) {
                 return Some(format!(
                     "git's control files, to which {} leads",
                     join(directory, GIT)
@@ -168,39 +165,70 @@ impl Overlay {
         };
         let entries = self.entries();
         let written = entries.iter().filter(|(place, entry)| is_new(place, entry));
-        let anywhere = OnceCell::new();
-        let run_elsewhere = |place: &str| {
-            let named = || anywhere.get_or_init(|| self.named_anywhere());
-            let control = self.may_be_executed(place).then(named)?;
-            Some(match control.executes(place)? {
-                Execution::Hook => {
-                    "git runs as a hook (of a repository in another directory)".to_owned()
-                }
-                Execution::Command => {
-                    "git runs (by the configuration of a repository in another directory)"
-                        .to_owned()
-                }
-            })
-        };
-        let found = written.filter_map(|(place, _)| {
+        let written: Vec<&str> = written.map(|(place, _)| place.as_str()).collect();
+        let links = self.naming_links(&written);
+        let found = written.iter().filter_map(|place| {
             let by = executed_by(place).map(str::to_owned);
-            let by = by.or_else(|| self.run_by_git(place)).or_else(|| run_elsewhere(place))?;
-            Some(ExecutedFile { path: place.clone(), by })
+            let by = by
+                .or_else(|| self.run_by_git(place))
+                .or_else(|| executed_through_link(place, &links))
+                .or_else(|| self.run_elsewhere(place))?;
+            Some(ExecutedFile { path: (*place).to_owned(), by })
         });
         found.collect()
+    }
+
+    /// Returns links that may give written files a name by which they are executed, and where they
+    /// lead: those that the transaction followed, and those in directories above the files.
+    fn naming_links(&self, written: &[&str]) -> Vec<(String, String)> {
+        let directories: BTreeSet<&str> = written.iter().flat_map(|place| above(place)).collect();
+        let mut links = self.state().followed.clone();
+        for directory in directories {
+            let entries = self.list(directory).unwrap_or_default();
+            let in_it = entries.iter().filter(|entry| entry.kind == FileType::Symlink);
+            let places = in_it.filter_map(|entry| Some(join(directory, entry.name.to_str()?)));
+            links.extend(places.filter(|place| may_lead_to_executed(place)));
+        }
+        let led = links.into_iter().filter_map(|link| {
+            let target = self.resolve_noting("", &link, true, |_| {}).ok()?;
+            Some((link, target.into()))
+        });
+        led.collect()
     }
 
     /// Whether git's configuration or a link of its hooks names a file.
     fn run_by_git(&self, place: &str) -> Option<String> {
         above(place).find_map(|directory| {
             let known = self.git_directory(directory);
+            let execution = known.control.as_ref()?.executes(place)?;
             let git = join(directory, GIT);
-            Some(match known.control.as_ref()?.executes(place)? {
+            Some(match execution {
                 Execution::Hook => format!("git runs as a hook (by {git})"),
                 Execution::Command => format!("git runs (by the configuration in {git})"),
             })
         })
     }
+
+    /// As [`run_by_git`](Self::run_by_git), for repositories anywhere in the tree.
+    fn run_elsewhere(&self, place: &str) -> Option<String> {
+        let control = self.may_be_executed(place).then(|| self.named_anywhere())?;
+        let by = match control.executes(place)? {
+            Execution::Hook => "git runs as a hook (of a repository in another directory)",
+            Execution::Command => {
+                "git runs (by the configuration of a repository in another directory)"
+            }
+        };
+        Some(by.to_owned())
+    }
+}
+
+/// Which program executes a file by the name that a link gives it.
+fn executed_through_link(place: &str, links: &[(String, String)]) -> Option<String> {
+    links.iter().filter(|(_, target)| is_within(place, target)).find_map(|(link, target)| {
+        let name = format!("{link}/{}", place[target.len()..].trim_start_matches('/'));
+        let name = name.trim_end_matches('/');
+        executed_by(name).map(|by| format!("{by} (as {name})"))
+    })
 }
 
 fn repository(directory: &str, is: &str) -> String {

@@ -143,7 +143,7 @@ impl Overlay {
             self.open_parent(disk::split(from).0)?;
         }
         // Everything is staged before the first entry is moved.
-        let moved = self.stage_tree(from, kind, to, allow, quota)?;
+        let moved = self.stage_tree(from, to, allow, quota)?;
         match replaced {
             Some(FileType::Directory) => self.remove_directory(to)?,
             Some(_) => self.remove_file(to)?,
@@ -163,13 +163,12 @@ impl Overlay {
     fn stage_tree(
         &self,
         from: &str,
-        kind: FileType,
         to: &str,
         allow: &dyn Fn(&str) -> io::Result<()>,
         quota: &Quota,
     ) -> io::Result<Vec<(String, Entry)>> {
         let mut moved = Vec::new();
-        let mut waiting = vec![(String::new(), kind)];
+        let mut waiting = vec![(String::new(), self.kind(from)?.ok_or(Errno::NOENT)?)];
         while let Some((rest, kind)) = waiting.pop() {
             let place = format!("{from}{rest}");
             if !rest.is_empty() {

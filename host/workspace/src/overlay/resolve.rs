@@ -2,7 +2,7 @@
 
 use std::io;
 
-use cofferdam_core::policy::Place;
+use cofferdam_core::policy::{Place, may_lead_to_executed};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -13,6 +13,9 @@ use crate::path;
 /// The largest number of symbolic links in the resolution of a path, as in Linux.
 const MAX_LINKS: usize = 40;
 
+/// The largest number of followed links that are remembered.
+const MAX_FOLLOWED: usize = 1000;
+
 impl Overlay {
     /// Returns the place of `path`, relative to the directory `base`. The last name need not exist; if
     /// it is a link, `follow` says whether to follow it.
@@ -20,7 +23,17 @@ impl Overlay {
     /// # Errors
     /// Missing parents, links that leave the tree, malformed paths.
     pub fn resolve(&self, base: &str, path: &str, follow: bool) -> io::Result<Place> {
-        self.resolve_noting(base, path, follow, |_| {})
+        self.resolve_noting(base, path, follow, |link| self.note_followed(link))
+    }
+
+    fn note_followed(&self, link: &str) {
+        if !self.is_writable() || !may_lead_to_executed(link) {
+            return;
+        }
+        let mut state = self.state();
+        if state.followed.len() < MAX_FOLLOWED {
+            state.followed.insert(link.to_owned());
+        }
     }
 
     /// As [`resolve`](Self::resolve); calls `note` with the place of each link on the way, even if

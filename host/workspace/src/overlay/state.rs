@@ -1,6 +1,6 @@
 //! The changes of a transaction, and what it saw on the disk, as maps of places. No I/O.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 
 use rustix::fs::FileType;
@@ -37,6 +37,9 @@ pub(super) struct OverlayState {
     /// A change on the disk since then (nanoseconds since the epoch) is a conflict even if the
     /// transaction has not looked there before.
     pub(super) others_since: Option<i64>,
+    /// The symbolic links that the transaction followed and that may give a name by which other
+    /// programs execute a file.
+    pub(super) followed: BTreeSet<String>,
 }
 
 /// A state of a transaction to which it can be rolled back.

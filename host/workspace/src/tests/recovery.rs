@@ -252,6 +252,8 @@ fn recovery_stops_at_what_it_can_not_read() {
     let (_directory, root) = interrupted();
     let manifest = own(&root, "staging").join(COMMIT_FILE);
     let whole = fs::read(&manifest).unwrap();
+    let is_blocked = || History::new(open(&root)).interrupted().unwrap().map(|found| found.blocks);
+    assert_eq!(is_blocked(), Some(false));
     let key = open(&root).own().unwrap().key().clone();
     let head = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let mut damaged: Vec<(&str, Vec<u8>)> = vec![
@@ -282,14 +284,19 @@ fn recovery_stops_at_what_it_can_not_read() {
             for part in ["can't be read", "Nothing was removed", "mv .cofferdam/staging"] {
                 assert!(said.contains(part), "{what}: {said}");
             }
+            assert_eq!(is_blocked(), Some(true), "{what}");
             assert_eq!(tree(&root), all, "{what}");
             assert_eq!(files(&own(&root, "staging")), staged, "{what}");
         }
     }
     // With the original file, the commit is finished.
     fs::write(&manifest, &whole).unwrap();
-    begin(&open(&root));
+    let (begun, _) = begin(&open(&root));
     assert_eq!(tree(&root), after_edit());
+    // What another process has locked is not reported: it may be committing.
+    fs::write(&manifest, &whole).unwrap();
+    assert_eq!(is_blocked(), None);
+    drop(begun);
     // The instructions in the message work.
     let (_directory, root) = interrupted();
     let manifest = own(&root, "staging").join(COMMIT_FILE);
@@ -324,6 +331,8 @@ fn what_is_not_authentic_is_set_aside() {
             _ => fs::write(&manifest, commit_file::frame(VERSION, "0", 1, b"{", &trusted)).unwrap(),
         }
         let (all, staged) = (tree(&root), files(&staging));
+        let found = History::new(open(&root)).interrupted().unwrap().unwrap();
+        assert!(!found.blocks && found.message.contains("sets it aside"), "{what}: {found:?}");
         begin_now(&open(&root)).unwrap();
         assert_eq!(tree(&root), all, "{what}");
         assert_eq!(leftovers(&root), 0, "{what}");

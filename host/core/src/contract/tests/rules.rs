@@ -3,112 +3,111 @@
 use super::super::{Action, Contract, Contracts, Turn, UnknownAgent};
 use super::{EVERY_KIND, contract, every_kind};
 
+/// A part of [`EVERY_KIND`], what is written instead, and the error.
+const INVALID_FILES: &[(&str, &str, &str)] = &[
+    (
+        "purpose =",
+        "purposes =",
+        "line 3: unknown field `purposes`, expected one of `agent`, `purpose`, `opening`, `rounds`, `fields`, `next`",
+    ),
+    (
+        "agent = \"demo\"",
+        "agent = \"a b\"",
+        "line 2: agent: expected letters, digits, '-' and '_', perhaps in parts with ':' between, found 'a b'",
+    ),
+    (
+        "agent = \"demo\"",
+        "agent = \"demo\"\nrounds = 4",
+        "line 3: rounds: expected 1 to 3, found 4",
+    ),
+    (
+        "agent = \"demo\"",
+        "agent = \"demo\"\nrounds = 0",
+        "line 3: rounds: expected 1 to 3, found 0",
+    ),
+    (
+        "Try everything",
+        "",
+        "line 1: purpose: expected a text without spaces around it, and not an empty one",
+    ),
+    (
+        "type = \"text\"",
+        "type = \"string\"",
+        "line 7: unknown variant `string`, expected one of `text`, `boolean`, `integer`, `choice`, `list`, `progress`",
+    ),
+    (
+        "hint = \"[what]\"",
+        "hints = \"[what]\"",
+        "line 8: unknown field `hints`, expected one of `name`, `type`, `required`, `none`, `minimum`, `maximum`, `choices`, `hint`, `example`",
+    ),
+    ("name = \"maybe\"", "name = \"text\"", "line 11: fields: 'text' stands here twice"),
+    (
+        "name = \"maybe\"",
+        "name = \"may be\"",
+        "line 11: field 'may be': a name is a letter, then letters, digits, '_' and '-'",
+    ),
+    ("example = \"anything\"\n", "", "line 5: field 'text': a required field has an example"),
+    (
+        "example = \"anything\"",
+        "example = \"two\\nlines\"",
+        "line 5: field 'text': example: expected one line without control characters",
+    ),
+    (
+        "minimum = -5",
+        "minimum = 50",
+        "line 24: field 'count': its minimum is more than its maximum",
+    ),
+    (
+        "[\"none\", \"low\", \"High\"]",
+        "[\"none\"]",
+        "line 32: field 'level': a choice has two or more choices, and nothing else has them",
+    ),
+    (
+        "[\"none\", \"low\", \"High\"]",
+        "[\"low\", \"LOW\"]",
+        "line 32: field 'level': the choice 'LOW' stands there twice",
+    ),
+    (
+        "type = \"progress\"",
+        "type = \"progress\"\nminimum = 1",
+        "line 46: field 'part': only an integer has a minimum and a maximum",
+    ),
+    (
+        "maybe = { present",
+        "may_be = { present",
+        "line 63: next: there is no field 'may_be'; did you mean 'maybe'?",
+    ),
+    (
+        "level = \"low\" }",
+        "level = \"medium\" }",
+        "line 58: next: field 'level': 'medium' is none of its choices none, low, High",
+    ),
+    (
+        "at-least = 4",
+        "at-leest = 4",
+        "line 59: expected true, false, a whole number, a text, or a table with `present`, `at-least`, `at-most` or `one-of`",
+    ),
+    (
+        "count = { at-least = 4 }",
+        "flag = { at-least = 4 }",
+        "line 58: next: field 'flag': at-least or at-most is no condition for a field of type \"boolean\"",
+    ),
+    ("{ present = true }", "{}", "line 63: next: field 'maybe': an empty table is no condition"),
+    (
+        "then = \"proceed\"",
+        "then = \"retry\"",
+        "line 69: unknown variant `retry`, expected one of `proceed`, `review`, `fix`, `blocked`",
+    ),
+    (
+        "then = \"proceed\"",
+        "when = { flag = true }\nthen = \"proceed\"",
+        "line 68: next: expected a last rule without `when`, for everything else",
+    ),
+];
+
 #[test]
 fn invalid_contract_files_are_refused_with_their_line() {
-    for (from, to, wanted) in [
-        (
-            "purpose =",
-            "purposes =",
-            "line 3: unknown field `purposes`, expected one of `agent`, `purpose`, `opening`, `rounds`, `fields`, `next`",
-        ),
-        (
-            "agent = \"demo\"",
-            "agent = \"a b\"",
-            "line 2: agent: expected letters, digits, '-' and '_', perhaps in parts with ':' between, found 'a b'",
-        ),
-        (
-            "agent = \"demo\"",
-            "agent = \"demo\"\nrounds = 4",
-            "line 3: rounds: expected 1 to 3, found 4",
-        ),
-        (
-            "agent = \"demo\"",
-            "agent = \"demo\"\nrounds = 0",
-            "line 3: rounds: expected 1 to 3, found 0",
-        ),
-        (
-            "Try everything",
-            "",
-            "line 1: purpose: expected a text without spaces around it, and not an empty one",
-        ),
-        (
-            "type = \"text\"",
-            "type = \"string\"",
-            "line 7: unknown variant `string`, expected one of `text`, `boolean`, `integer`, `choice`, `list`, `progress`",
-        ),
-        (
-            "hint = \"[what]\"",
-            "hints = \"[what]\"",
-            "line 8: unknown field `hints`, expected one of `name`, `type`, `required`, `none`, `minimum`, `maximum`, `choices`, `hint`, `example`",
-        ),
-        ("name = \"maybe\"", "name = \"text\"", "line 11: fields: 'text' stands here twice"),
-        (
-            "name = \"maybe\"",
-            "name = \"may be\"",
-            "line 11: field 'may be': a name is a letter, then letters, digits, '_' and '-'",
-        ),
-        ("example = \"anything\"\n", "", "line 5: field 'text': a required field has an example"),
-        (
-            "example = \"anything\"",
-            "example = \"two\\nlines\"",
-            "line 5: field 'text': example: expected one line without control characters",
-        ),
-        (
-            "minimum = -5",
-            "minimum = 50",
-            "line 24: field 'count': its minimum is more than its maximum",
-        ),
-        (
-            "[\"none\", \"low\", \"High\"]",
-            "[\"none\"]",
-            "line 32: field 'level': a choice has two or more choices, and nothing else has them",
-        ),
-        (
-            "[\"none\", \"low\", \"High\"]",
-            "[\"low\", \"LOW\"]",
-            "line 32: field 'level': the choice 'LOW' stands there twice",
-        ),
-        (
-            "type = \"progress\"",
-            "type = \"progress\"\nminimum = 1",
-            "line 46: field 'part': only an integer has a minimum and a maximum",
-        ),
-        (
-            "maybe = { present",
-            "may_be = { present",
-            "line 63: next: there is no field 'may_be'; did you mean 'maybe'?",
-        ),
-        (
-            "level = \"low\" }",
-            "level = \"medium\" }",
-            "line 58: next: field 'level': 'medium' is none of its choices none, low, High",
-        ),
-        (
-            "at-least = 4",
-            "at-leest = 4",
-            "line 59: expected true, false, a whole number, a text, or a table with `present`, `at-least`, `at-most` or `one-of`",
-        ),
-        (
-            "count = { at-least = 4 }",
-            "flag = { at-least = 4 }",
-            "line 58: next: field 'flag': at-least or at-most is no condition for a field of type \"boolean\"",
-        ),
-        (
-            "{ present = true }",
-            "{}",
-            "line 63: next: field 'maybe': an empty table is no condition",
-        ),
-        (
-            "then = \"proceed\"",
-            "then = \"retry\"",
-            "line 69: unknown variant `retry`, expected one of `proceed`, `review`, `fix`, `blocked`",
-        ),
-        (
-            "then = \"proceed\"",
-            "when = { flag = true }\nthen = \"proceed\"",
-            "line 68: next: expected a last rule without `when`, for everything else",
-        ),
-    ] {
+    for &(from, to, wanted) in INVALID_FILES {
         assert!(EVERY_KIND.contains(from), "{from}");
         let error = Contract::from_toml(&EVERY_KIND.replacen(from, to, 1)).unwrap_err();
         assert_eq!(error.to_string(), wanted, "{from} -> {to}");

@@ -55,84 +55,86 @@ fn each_output_contract_has_a_valid_file() {
 }
 
 /// The results of the document's pseudocode for its own outputs.
+const RECORDS: [(&str, &str); 6] = [
+    (
+        "todo-doc-generator",
+        r#"{
+            "path": ".claude/features/auth-system-TODO.md",
+            "dependencies": null,
+            "priority": 1,
+            "phases": 3,
+            "complexity": "medium"
+        }"#,
+    ),
+    (
+        "tdd-task-executor",
+        r#"{
+            "phase": "2/3",
+            "phase_complete": true,
+            "files_changed": ["src/auth/service.ts", "src/auth/middleware.ts"],
+            "files_created": ["src/auth/__tests__/service.test.ts"],
+            "tests_added": 8,
+            "tests_passing": true,
+            "test_failures": null,
+            "blockers": null,
+            "next_action": "proceed to phase 3"
+        }"#,
+    ),
+    (
+        "pr-review-toolkit:code-reviewer",
+        r#"{
+            "approved": false,
+            "issues_total": 3,
+            "critical": null,
+            "major": ["Missing input validation on email field", "No rate limiting on login endpoint"],
+            "minor": ["Consider extracting magic number to constant"],
+            "security": "Rate limiting should be added before production",
+            "test_coverage": "adequate",
+            "recommendation": "revise"
+        }"#,
+    ),
+    (
+        "pr-review-toolkit:code-simplifier",
+        r#"{
+            "simplified": true,
+            "files_modified": ["src/auth/service.ts"],
+            "lines_removed": 23,
+            "complexity_reduction": "medium",
+            "changes_summary": "Extracted duplicate validation logic, removed unused imports"
+        }"#,
+    ),
+    (
+        "silent-failure-hunter",
+        r#"{
+            "silent_failures_found": 2,
+            "locations": [
+                "src/api/client.ts:45 - swallowed Promise rejection",
+                "src/auth/token.ts:112 - empty catch block"
+            ],
+            "severity": "high",
+            "recommendations": ["Add error logging to catch blocks", "Propagate errors to caller"]
+        }"#,
+    ),
+    (
+        "pr-review-toolkit:review-pr",
+        r#"{
+            "ready_to_merge": true,
+            "blocking_issues": null,
+            "warnings": ["Consider adding integration test for edge case"],
+            "test_status": "all-pass",
+            "files_reviewed": 7,
+            "approval_confidence": "high",
+            "final_recommendation": "merge"
+        }"#,
+    ),
+];
+
 #[test]
 fn outputs_are_parsed_like_the_pseudocode_does() {
-    let records = [
-        (
-            "todo-doc-generator",
-            json!({
-                "path": ".claude/features/auth-system-TODO.md",
-                "dependencies": null,
-                "priority": 1,
-                "phases": 3,
-                "complexity": "medium",
-            }),
-        ),
-        (
-            "tdd-task-executor",
-            json!({
-                "phase": "2/3",
-                "phase_complete": true,
-                "files_changed": ["src/auth/service.ts", "src/auth/middleware.ts"],
-                "files_created": ["src/auth/__tests__/service.test.ts"],
-                "tests_added": 8,
-                "tests_passing": true,
-                "test_failures": null,
-                "blockers": null,
-                "next_action": "proceed to phase 3",
-            }),
-        ),
-        (
-            "pr-review-toolkit:code-reviewer",
-            json!({
-                "approved": false,
-                "issues_total": 3,
-                "critical": null,
-                "major": ["Missing input validation on email field", "No rate limiting on login endpoint"],
-                "minor": ["Consider extracting magic number to constant"],
-                "security": "Rate limiting should be added before production",
-                "test_coverage": "adequate",
-                "recommendation": "revise",
-            }),
-        ),
-        (
-            "pr-review-toolkit:code-simplifier",
-            json!({
-                "simplified": true,
-                "files_modified": ["src/auth/service.ts"],
-                "lines_removed": 23,
-                "complexity_reduction": "medium",
-                "changes_summary": "Extracted duplicate validation logic, removed unused imports",
-            }),
-        ),
-        (
-            "silent-failure-hunter",
-            json!({
-                "silent_failures_found": 2,
-                "locations": [
-                    "src/api/client.ts:45 - swallowed Promise rejection",
-                    "src/auth/token.ts:112 - empty catch block",
-                ],
-                "severity": "high",
-                "recommendations": ["Add error logging to catch blocks", "Propagate errors to caller"],
-            }),
-        ),
-        (
-            "pr-review-toolkit:review-pr",
-            json!({
-                "ready_to_merge": true,
-                "blocking_issues": null,
-                "warnings": ["Consider adding integration test for edge case"],
-                "test_status": "all-pass",
-                "files_reviewed": 7,
-                "approval_confidence": "high",
-                "final_recommendation": "merge",
-            }),
-        ),
-    ];
     let outputs = blocks("output");
-    assert_eq!(records.len(), outputs.len());
-    for (agent, wanted) in records {
+    assert_eq!(RECORDS.len(), outputs.len());
+    for (agent, wanted) in RECORDS {
+        let wanted: Value = serde_json::from_str(wanted).unwrap();
         let response = format!("Some prose, to be discarded.\n\n{}", outputs[agent]);
         let parsed = contract(agent).parse(&response);
         assert_eq!(parsed.problems, [], "{agent}");

@@ -25,7 +25,7 @@ use super::{FetchError, Fetched};
 use crate::digest::Digest;
 use crate::http::{Client, Request};
 use crate::registry::MAX_COMPONENT_BYTES;
-use crate::source::{Reference, Version};
+use crate::source::{Reference, SourceOrigin, Version};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
@@ -89,8 +89,9 @@ pub async fn pull(
     client: &Client,
     login: Login,
     reference: &Reference,
+    origin: SourceOrigin,
 ) -> Result<Fetched, FetchError> {
-    let mut session = Session::new(client, login, reference, "pull");
+    let mut session = Session::pull(client, login, reference, origin);
     let wanted = match &reference.version {
         Version::Tag(tag) => tag.clone(),
         Version::Digest(digest) => digest.to_string(),
@@ -141,7 +142,7 @@ pub async fn push(
     let Version::Tag(tag) = &reference.version else {
         return Err(FetchError::answer(reference, "what is published needs a tag: NAME:TAG"));
     };
-    let mut session = Session::new(client, login, reference, "pull,push");
+    let mut session = Session::push(client, login, reference);
     let mut layer = Descriptor::new(LAYER, artifact.bytes);
     if let Some(signature) = artifact.signature {
         layer.annotations.insert(SIGNATURE.to_owned(), signature.to_owned());

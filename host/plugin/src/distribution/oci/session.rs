@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::credentials::Credentials;
 use crate::distribution::FetchError;
 use crate::http::{Answer, Client, Request};
-use crate::source::{Address, Reference};
+use crate::source::{Address, Reference, SourceOrigin};
 use cofferdam_core::policy::Origin;
 use cofferdam_text::{escape_control, shorten};
 
@@ -50,6 +50,8 @@ pub struct Session<'a> {
     reference: &'a Reference,
     /// The requested permission: `pull`, or `pull,push`.
     actions: &'static str,
+    /// Who named the registry.
+    origin: SourceOrigin,
     authorization: Option<String>,
 }
 
@@ -61,13 +63,21 @@ enum Challenge {
 }
 
 impl<'a> Session<'a> {
-    pub fn new(
+    /// Starts to download from a repository that `origin` named.
+    pub fn pull(
         client: &'a Client,
         login: Login,
         reference: &'a Reference,
-        actions: &'static str,
+        origin: SourceOrigin,
     ) -> Self {
-        Self { client, login, reference, actions, authorization: None }
+        Self { client, login, reference, actions: "pull", origin, authorization: None }
+    }
+
+    /// Starts to publish in a repository, which the user named.
+    pub fn push(client: &'a Client, login: Login, reference: &'a Reference) -> Self {
+        let actions = "pull,push";
+        let origin = SourceOrigin::User;
+        Self { client, login, reference, actions, origin, authorization: None }
     }
 
     /// The address of a resource of the repository.
@@ -111,6 +121,7 @@ impl<'a> Session<'a> {
     }
 
     fn authorized(&self, request: Request) -> Request {
+        let request = Request { named: self.origin == SourceOrigin::User, ..request };
         match &self.authorization {
             Some(value) => request.with(header::AUTHORIZATION, value),
             None => request,
@@ -145,8 +156,9 @@ impl<'a> Session<'a> {
         if let Some(service) = service {
             address.path.push_str(&format!("&service={}", encoded(service)));
         }
-        // The registry named it, not the user.
-        let mut request = Request { named: is_own, ..Request::get(address) };
+        // Another origin is named by the registry, not by the user.
+        let named = is_own && self.origin == SourceOrigin::User;
+        let mut request = Request { named, ..Request::get(address) };
         if let Some(basic) = basic {
             request = request.with(header::AUTHORIZATION, basic);
         }
