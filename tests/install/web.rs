@@ -108,7 +108,10 @@ fn a_strangers_lock_connects_to_no_private_address() {
         let begun = std::time::Instant::now();
         for install in [&["plugin", "install"][..], &["plugin", "install", "lines"]] {
             let command = format!("`cofferdam plugin install '{named}'`");
-            assert_contains(&place.refused(3, install), &["no public address, and cofferdam.lock", &command]);
+            assert_contains(
+                &place.refused(3, install),
+                &["no public address, and cofferdam.lock", &command],
+            );
         }
         assert!(begun.elapsed().as_secs() < 5, "{named}: it tried to connect");
     }
@@ -125,7 +128,10 @@ fn a_strangers_lock_connects_to_no_private_address() {
     // Another source of this plugin is the stranger's again, also for an update.
     place.write("cofferdam.lock", lock.replace(&source, &by_name));
     let before = server.asked().len();
-    assert_contains(&place.refused(3, &["plugin", "update"]), &["no public address, and cofferdam.lock"]);
+    assert_contains(
+        &place.refused(3, &["plugin", "update"]),
+        &["no public address, and cofferdam.lock"],
+    );
     assert_eq!(server.asked().len(), before);
 }
 
