@@ -232,6 +232,29 @@ fn sessions_without_end_block_no_client() {
     beside.bear("sessions without end", unchanged);
 }
 
+/// What clients say of themselves is kept for each session.
+#[test]
+fn sessions_with_a_large_beginning_take_no_memory() {
+    let mut beside = Beside::new("", &[]);
+    // Of one that is taken, and of one that is not.
+    let bodies = [80, 4_900].map(|count| {
+        let names: serde_json::Map<String, Value> =
+            (0..count).map(|number| (number.to_string(), json!({}))).collect();
+        let params = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"experimental": names},
+            "clientInfo": {"name": "hostile", "version": "1"},
+        });
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string()
+    });
+    beside.clients(4, move |server, _| {
+        for body in &bodies {
+            ask(server, &crate::mcp::sessions::beginning().with_body(body));
+        }
+    });
+    beside.bear("sessions that say much of themselves", unchanged);
+}
+
 #[test]
 fn resources_without_end_delay_no_client() {
     let mut beside = Beside::new("", &[]);
@@ -265,6 +288,33 @@ fn looping_calls_of_a_session_delay_no_client() {
         ask(server, &crate::mcp::sessions::post(&call).with("Mcp-Session-Id", &session));
     });
     beside.bear("16 calls of a session that loop", unchanged);
+}
+
+/// More calls than there are permits, of few sessions: each waits for the workspace.
+#[test]
+fn waiting_calls_of_few_sessions_refuse_no_client() {
+    let mut beside = Beside::new("[limits]\nprogram-call-ms = 60000\n", &[]);
+    let ids = Arc::new(AtomicUsize::new(1));
+    for _ in 0..17 {
+        let (session, ids) = (crate::mcp::sessions::session(&beside.server), Arc::clone(&ids));
+        beside.clients(1, move |server, over| {
+            let call = || {
+                let sleep = json!({"how": "sleep"});
+                let id = ids.fetch_add(1, Ordering::Relaxed);
+                let params = json!({"name": "conformance__wait", "arguments": sleep});
+                let call =
+                    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+                let post = crate::mcp::sessions::post(&call).with("Mcp-Session-Id", &session);
+                // The call goes on without its connection.
+                server.try_send(&post)
+            };
+            let _streams: Vec<_> = (0..66).filter_map(|_| call()).collect();
+            while !over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(50));
+            }
+        });
+    }
+    beside.bear("17 sessions with 66 calls each", unchanged);
 }
 
 /// They all write, and none of them hears that others do.

@@ -17,7 +17,7 @@ use rmcp::{ErrorData, RoleServer};
 use uuid::Uuid;
 
 use super::connection::Connection;
-use super::slot::Slot;
+use super::slot::{MAX_QUESTIONS, Slot};
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
 use cofferdam_engine::host::{Approver, Proposal, outdated};
 use cofferdam_text::escape_control;
@@ -28,9 +28,6 @@ const QUESTION: &str = "approval";
 
 /// How long a person may think.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
-
-/// How many questions of sessions may be open at a time, in which a call waits for the answer.
-pub(super) const ASKED: usize = 64;
 
 /// How many other questions may be open at a time; the oldest one is forgotten.
 const OPEN: usize = 256;
@@ -82,8 +79,8 @@ impl Pending {
     }
 }
 
-/// The person at a client, for one call.
-pub(super) struct Person {
+/// Asks the user of a client, for one call.
+pub(super) struct ClientApprover {
     pending: Arc<Pending>,
     /// The call's, which it does not need while somebody thinks.
     slot: Arc<Slot>,
@@ -112,7 +109,7 @@ enum Way {
     Answered(String, ElicitResult),
 }
 
-impl Person {
+impl ClientApprover {
     pub(super) fn new(
         pending: Arc<Pending>,
         slot: Arc<Slot>,
@@ -136,6 +133,11 @@ impl Person {
         let connection = Connection::of(&context.extensions);
         let role = role.map(str::to_owned);
         Self { pending, slot, connection, role, way, reply: Mutex::default() }
+    }
+
+    /// The permit of the call.
+    pub(super) fn slot(&self) -> &Arc<Slot> {
+        &self.slot
     }
 
     /// What the client hears in place of a result.
@@ -165,45 +167,10 @@ impl Person {
                 Err(Failure::new(DenialCode::ApprovalNeeded, UNABLE))
             }
             Way::Request(peer) => {
-                let asked = self.slot.aside(async {
-                    tokio::select! {
-                        asked = peer.create_elicitation_with_timeout(params, Some(PATIENCE)) => {
-                            asked.map_err(|error| error.to_string())
-                        }
-                        () = self.connection.silent.cancelled() => {
-                            Err("the client has closed the connection".to_owned())
-                        }
-                    }
-                });
-                let asked = asked.await.ok_or_else(|| {
-                    let message = format!(
-                        "{ASKED} questions wait for the yes of a person already; try again later"
-                    );
-                    Failure::new(DenialCode::TooManyQuestions, message)
-                })?;
-                decided(&asked.map_err(|error| {
-                    Failure::new(
-                        DenialCode::ApprovalNeeded,
-                        format!("the person could not be asked: {error}"),
-                    )
-                })?)?;
+                decided(&self.elicit(peer, params).await?)?;
                 Ok(proposal.tree)
             }
-            Way::Answered(handle, answer) => {
-                match self.pending.take(handle, self.role.as_deref()) {
-                    Some(question) if question.digest == proposal.digest() => {
-                        decided(answer).map(|()| question.tree)
-                    }
-                    Some(_) => Err(outdated("")),
-                    // The protocol wants a state that is not the server's own to be an error.
-                    None => {
-                        let message = "the requestState is not that of an open question; make the call \
-                                   again without it and without an answer";
-                        self.set_reply(Err(ErrorData::invalid_params(message, None)));
-                        Err(Failure::new(DenialCode::ApprovalUnknown, message))
-                    }
-                }
-            }
+            Way::Answered(handle, answer) => self.answered(handle, answer, proposal),
             Way::Answer => {
                 let handle = self.pending.ask(proposal, self.role.as_deref());
                 let request = InputRequest::Elicitation(ElicitRequest::new(params));
@@ -214,9 +181,59 @@ impl Person {
             }
         }
     }
+
+    /// Asks by a request to the client, and waits for the user's answer.
+    async fn elicit(
+        &self,
+        peer: &Peer<RoleServer>,
+        params: ElicitRequestParams,
+    ) -> Result<ElicitResult, Failure> {
+        let asked = self.slot.aside(async {
+            tokio::select! {
+                asked = peer.create_elicitation_with_timeout(params, Some(PATIENCE)) => {
+                    asked.map_err(|error| error.to_string())
+                }
+                () = self.connection.silent.cancelled() => {
+                    Err("the client has closed the connection".to_owned())
+                }
+            }
+        });
+        let asked = asked.await.ok_or_else(|| {
+            let message = format!(
+                "{MAX_QUESTIONS} questions wait for the yes of a person already; try again later"
+            );
+            Failure::new(DenialCode::TooManyQuestions, message)
+        })?;
+        asked.map_err(|error| {
+            let message = format!("the person could not be asked: {error}");
+            Failure::new(DenialCode::ApprovalNeeded, message)
+        })
+    }
+
+    /// Compares a call that comes with the user's answer with what the user was shown.
+    fn answered(
+        &self,
+        handle: &str,
+        answer: &ElicitResult,
+        proposal: &Proposal,
+    ) -> Result<Option<Fingerprint>, Failure> {
+        match self.pending.take(handle, self.role.as_deref()) {
+            Some(question) if question.digest == proposal.digest() => {
+                decided(answer).map(|()| question.tree)
+            }
+            Some(_) => Err(outdated("")),
+            // The protocol wants a state that is not the server's own to be an error.
+            None => {
+                let message = "the requestState is not that of an open question; make the call \
+                               again without it and without an answer";
+                self.set_reply(Err(ErrorData::invalid_params(message, None)));
+                Err(Failure::new(DenialCode::ApprovalUnknown, message))
+            }
+        }
+    }
 }
 
-impl Approver for Person {
+impl Approver for ClientApprover {
     fn approve<'a>(
         &'a self,
         proposal: &'a Proposal,

@@ -67,11 +67,11 @@ fn counted(text: &[u8]) -> Result<(Value, usize), Malformed> {
     Ok(counted)
 }
 
-/// How large `initialize` may be, in bytes: a session keeps what it says.
-const MAX_INITIALIZE_BYTES: usize = 16 << 10;
+/// The maximum size of an `initialize` in bytes: each session keeps what its client says of itself.
+const MAX_INITIALIZE_BYTES: usize = 8 << 10;
 
-/// How many values it may have.
-const MAX_INITIALIZE_VALUES: usize = 500;
+/// The maximum number of values of an `initialize`, names of fields included.
+const MAX_INITIALIZE_VALUES: usize = 200;
 
 /// A message without the arguments of its call, which may be large.
 pub(super) struct Split {
@@ -324,8 +324,8 @@ mod tests {
         };
         let names =
             |count: u32| (0..count).map(|n| format!("\"{n:05}\":{{}},")).collect::<String>();
-        assert!(read(initialize(names(100)).as_bytes()).is_ok());
-        for large in [names(300), format!("\"{}\":{{}},", "a".repeat(20_000))] {
+        assert!(read(initialize(names(50)).as_bytes()).is_ok());
+        for large in [names(100), format!("\"{}\":{{}},", "a".repeat(MAX_INITIALIZE_BYTES))] {
             let text = initialize(large);
             for refused in [read(text.as_bytes()).err(), split(text.as_bytes()).err()] {
                 let answer = refused.unwrap().answer();

@@ -25,12 +25,13 @@ impl Server {
         let (connection, asked) =
             (Connection::of(&context.extensions), Request::of(&context.extensions));
         let client = connection::client(&context.extensions);
-        let _slot = self.shared.slots.take(client).ok_or_else(busy)?;
+        let slot = self.shared.slots.take(client).ok_or_else(busy)?;
         let work = async {
             let _turn = match self.shared.works.acquire(client) {
                 Ok(turn) => turn,
                 Err(waits) => waits.await.map_err(|_| busy())?,
             };
+            slot.runs();
             if let Some(mut unread) = connection.unread.clone() {
                 // Where it is closed, the client does not read.
                 let _ = unread.wait_for(|unread| *unread < UNREAD).await;
@@ -42,6 +43,7 @@ impl Server {
             () = context.ct.cancelled() => Err(gone()),
             () = asked.cancelled.cancelled() => Err(gone()),
             () = connection.gone.cancelled() => Err(gone()),
+            () = slot.revoked() => Err(busy()),
             () = self.shared.stopping.cancelled() => Err(gone()),
         }
     }
