@@ -19,6 +19,7 @@ use super::approval::ClientApprover;
 use super::bodies::Load;
 use super::connection::{self, Connection, Request};
 use super::offer::Offer;
+use super::results::AnsweredCall;
 use super::slot::Slot;
 use cofferdam_core::envelope::Answer;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
@@ -138,18 +139,19 @@ impl Server {
     }
 
     fn result(&self, tool: &str, answer: Answer, effects: Effects, most: usize) -> CallToolResult {
-        let (results, role) = (&self.shared.results, self.role.as_deref());
+        let results = &self.shared.results;
+        let call = AnsweredCall { tool, role: self.role.as_deref(), budget: most };
         let mut result = match answer.outcome {
-            Outcome::Executed(output) => results.result(tool, role, output, most),
+            Outcome::Executed(output) => results.result(call, output),
             Outcome::Failed(Failure { code, message, detail, .. }) => {
-                results.failure(tool, role, format!("{code}: {message}"), detail, most)
+                results.failure(call, format!("{code}: {message}"), detail)
             }
         };
         if !answer.warnings.is_empty() {
             let warnings = answer.warnings.join("\n");
             result.content.push(ContentBlock::text(format!("[Warning: {warnings}]")));
         }
-        results.add_outputs(&mut result, role, effects.outputs, most);
+        results.add_outputs(call, &mut result, effects.outputs);
         result
     }
 }

@@ -41,6 +41,10 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// How many connections may wait to be taken.
 const BACKLOG: u32 = 4096;
 
+/// How much the system keeps of what one connection sends and is sent, in bytes. It takes up to twice
+/// as much for that.
+const SOCKET_BUFFER: u32 = 128 << 10;
+
 /// How many addresses are remembered before those are forgotten that have been quiet.
 const ADDRESSES: usize = 10_000;
 
@@ -117,6 +121,9 @@ pub async fn serve_http(
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
+    // Connections have those of the socket that they come by.
+    socket.set_send_buffer_size(SOCKET_BUFFER)?;
+    socket.set_recv_buffer_size(SOCKET_BUFFER)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -285,11 +292,7 @@ async fn take(
     let mut body = match body {
         Ok(Ok(body)) => body,
         Ok(Err(unread)) => return not_read(unread, most),
-        Err(_) => {
-            let text = format!("the body did not come within {} s\n", BODY.as_secs());
-            return (StatusCode::REQUEST_TIMEOUT, [(header::CONNECTION, "close")], text)
-                .into_response();
-        }
+        Err(_) => return not_read(Unread::Slow, most),
     };
     let is_message = head.method == Method::POST && is_json(&head.headers);
     if is_message {
@@ -303,9 +306,7 @@ async fn take(
             let later = [(header::RETRY_AFTER, "60")];
             return (StatusCode::SERVICE_UNAVAILABLE, later, text).into_response();
         }
-        if let Some(load) = message.load {
-            head.extensions.insert(load);
-        }
+        head.extensions.insert(message.load);
         body = Bodies::line(message.text);
     }
     let text = body.text.clone();
@@ -324,9 +325,17 @@ fn not_read(unread: Unread, most: usize) -> Response {
             (StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
         }
         Unread::Full => {
-            let text = "the server holds as many large messages as it can; try again later\n";
+            let text = "the server holds as many messages as it can; try again later\n";
             let later = [(header::RETRY_AFTER, "5"), (header::CONNECTION, "close")];
             (StatusCode::SERVICE_UNAVAILABLE, later, text).into_response()
+        }
+        Unread::Slow => {
+            let text = format!(
+                "the body comes too slowly: it has {} s, and may not pause for long\n",
+                BODY.as_secs()
+            );
+            let close = [(header::CONNECTION, "close")];
+            (StatusCode::REQUEST_TIMEOUT, close, text).into_response()
         }
         Unread::Broken(error) => {
             let text = format!("the body can't be read: {error}\n");

@@ -7,6 +7,7 @@
 
 mod approval;
 mod bodies;
+mod byte_budget;
 mod call;
 mod changes;
 mod connection;
@@ -14,6 +15,7 @@ mod connections;
 mod http;
 mod message;
 mod offer;
+mod pace;
 mod page;
 mod params;
 mod prompts;

@@ -40,8 +40,11 @@ pub(super) fn parse(text: &[u8]) -> Result<Value, Malformed> {
     counted(text).map(|(document, _)| document)
 }
 
-/// The same with the number of its values.
-fn counted(text: &[u8]) -> Result<(Value, usize), Malformed> {
+/// Parses a message as [`parse`] does, and counts its values.
+///
+/// # Errors
+/// See [`parse`].
+pub(super) fn counted(text: &[u8]) -> Result<(Value, usize), Malformed> {
     let not_json = |why: String| Malformed {
         id: Head::of(text).id(),
         code: ErrorCode::PARSE_ERROR,
@@ -167,7 +170,7 @@ impl Malformed {
 
     /// Of a message for which there is no room among those of others.
     pub fn busy(message: &[u8]) -> Self {
-        let problem = "the server holds as many large messages as it can; try again later";
+        let problem = "the server holds as many messages as it can; try again later";
         Self { code: ErrorCode(BUSY), ..Self::of(&Head::of(message), problem.to_owned()) }
     }
 
@@ -416,6 +419,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn what_is_wrong_is_said_to_whom_it_concerns() {
         let deep = format!(r#"{{"id":7,"method":"a","params":{}"#, "[".repeat(200));
         let deep = format!("{deep}{}}}", "]".repeat(200));

@@ -88,17 +88,21 @@ impl Kept {
     }
 }
 
+/// The call that an answer is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AnsweredCall<'a> {
+    pub(super) tool: &'a str,
+    /// The role that it was made under.
+    pub(super) role: Option<&'a str>,
+    /// What of an answer is shown as it is, in bytes.
+    pub(super) budget: usize,
+}
+
 impl Results {
-    /// An answer within `budget` bytes as it is, as structure and as text for clients that don't
+    /// An answer within its budget as it is, as structure and as text for clients that don't
     /// look at that; a larger one as a link.
-    pub(super) fn result(
-        &self,
-        tool: &str,
-        role: Option<&str>,
-        answer: Value,
-        budget: usize,
-    ) -> CallToolResult {
-        let (content, stored) = self.shown(tool, role, answer.to_string(), budget);
+    pub(super) fn result(&self, call: AnsweredCall<'_>, answer: Value) -> CallToolResult {
+        let (content, stored) = self.shown(call, answer.to_string());
         let mut result = CallToolResult::success(content);
         result.structured_content = Some(stored.unwrap_or(answer));
         result
@@ -107,15 +111,13 @@ impl Results {
     /// A failure with what is known of it, which is bounded as an answer is.
     pub(super) fn failure(
         &self,
-        tool: &str,
-        role: Option<&str>,
+        call: AnsweredCall<'_>,
         message: String,
         detail: Option<Value>,
-        budget: usize,
     ) -> CallToolResult {
         let mut result = CallToolResult::error(vec![ContentBlock::text(message)]);
         if let Some(detail) = detail {
-            result.content.extend(self.shown(tool, role, detail.to_string(), budget).0);
+            result.content.extend(self.shown(call, detail.to_string()).0);
         }
         result
     }
@@ -123,10 +125,8 @@ impl Results {
     /// A text as content, and what stands for it as structure if it is kept.
     fn shown(
         &self,
-        tool: &str,
-        role: Option<&str>,
+        AnsweredCall { tool, role, budget }: AnsweredCall<'_>,
         text: String,
-        budget: usize,
     ) -> (Vec<ContentBlock>, Option<Value>) {
         if text.len() <= budget {
             return (vec![ContentBlock::text(text)], None);
@@ -151,10 +151,9 @@ impl Results {
     /// Adds to a result what its programs printed, besides what the tool made of it.
     pub(super) fn add_outputs(
         &self,
+        AnsweredCall { role, budget, .. }: AnsweredCall<'_>,
         result: &mut CallToolResult,
-        role: Option<&str>,
         outputs: Vec<KeptOutput>,
-        budget: usize,
     ) {
         let mut note = String::new();
         let mut links = Vec::new();
@@ -322,6 +321,10 @@ mod tests {
     use super::*;
     use cofferdam_workspace::Secret;
 
+    fn call(role: Option<&str>, budget: usize) -> AnsweredCall<'_> {
+        AnsweredCall { tool: "a.b", role, budget }
+    }
+
     fn place() -> (tempfile::TempDir, Workspace) {
         let directory = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(directory.path(), Secret::OfProcess).unwrap();
@@ -334,7 +337,7 @@ mod tests {
         let results = Results::default();
         let answer = json!({"text": "é".repeat(20_000)});
         let whole = answer.to_string();
-        let result = results.result("files.read", Some("reader"), answer, 1000);
+        let result = results.result(call(Some("reader"), 1000), answer);
         let stored = &result.structured_content.unwrap()["stored"];
         assert_eq!(stored["bytes"], whole.len());
         let uri = stored["uri"].as_str().unwrap();
@@ -367,7 +370,7 @@ mod tests {
         let results = Results::default();
         let failure = |detail| {
             let message = "ExitCode: it failed".to_owned();
-            serde_json::to_value(results.failure("a.b", None, message, detail, 1000)).unwrap()
+            serde_json::to_value(results.failure(call(None, 1000), message, detail)).unwrap()
         };
         let short = failure(Some(json!({"stdout": "x"})));
         assert_eq!(short["isError"], true);
@@ -397,8 +400,8 @@ mod tests {
             bytes,
         };
         let outputs = vec![output("a.1.stderr", bytes), output("gone.1.stdout", 1 << 30)];
-        let mut result = results.result("a.b", Some("reader"), json!({"text": "x"}), 1000);
-        results.add_outputs(&mut result, Some("reader"), outputs, 1000);
+        let mut result = results.result(call(Some("reader"), 1000), json!({"text": "x"}));
+        results.add_outputs(call(Some("reader"), 1000), &mut result, outputs);
         let result = serde_json::to_value(result).unwrap();
         let content = result["content"].as_array().unwrap();
         assert_eq!(result["structuredContent"], json!({"text": "x"}));
@@ -436,7 +439,7 @@ mod tests {
         let large = "x".repeat(KEPT / 3);
         let uris: Vec<String> = (0..4)
             .map(|_| {
-                let result = results.result("a.b", None, json!({"text": large}), 10);
+                let result = results.result(call(None, 10), json!({"text": large}));
                 let stored = &result.structured_content.unwrap()["stored"];
                 stored["uri"].as_str().unwrap().to_owned()
             })

@@ -255,9 +255,6 @@ async fn write(
 
 /// The message that a line is.
 async fn take(bodies: Bodies, line: Bytes) -> Result<ClientJsonRpcMessage, Malformed> {
-    if Bodies::is_small(&line) {
-        return message::read(&line);
-    }
     let taken = match bodies.take(None, Bodies::line(line.clone())).await {
         Ok(taken) => taken,
         Err(Refused::Malformed(malformed)) => return Err(malformed),
@@ -265,8 +262,8 @@ async fn take(bodies: Bodies, line: Bytes) -> Result<ClientJsonRpcMessage, Malfo
     };
     drop(line);
     let mut message = message::read(&taken.text)?;
-    if let (ClientJsonRpcMessage::Request(message), Some(load)) = (&mut message, taken.load) {
-        message.request.extensions_mut().insert(load);
+    if let ClientJsonRpcMessage::Request(message) = &mut message {
+        message.request.extensions_mut().insert(taken.load);
     }
     Ok(message)
 }
