@@ -225,6 +225,44 @@ fn requests_that_drip_block_no_client() {
     beside.bear("1,400 requests that drip", unchanged);
 }
 
+/// Bodies that announce the longest there is, of which some comes at once and then a byte from time to
+/// time: they hold what has come.
+#[test]
+fn large_bodies_that_drip_block_no_large_message() {
+    let mut beside = Beside::new("", &[]);
+    let body = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: 16000000\r\n\r\n{}",
+        " ".repeat(40 << 10)
+    );
+    beside.clients(4, move |server, over| crowd(server, over, 20, &body));
+    thread::sleep(Duration::from_millis(500));
+    let large = json!({"path": "large.txt", "content": "x".repeat(8 << 20)});
+    for _ in 0..4 {
+        let (status, _, body) = beside.server.ask(&call("/mcp", "files__write_file", &large));
+        assert!(status == 200 && body.contains("bytes_written"), "{status}: {body}");
+    }
+    beside.bear("80 large bodies that drip", unchanged);
+}
+
+/// Each asks for an answer of 4 MiB, and reads nothing.
+#[test]
+fn answers_that_are_not_read_take_no_memory() {
+    let mut beside = Beside::new("", &[]);
+    beside.place.write("large.txt", "0123456789abcde\n".repeat(256 << 10));
+    let read = call("/mcp", "files__read_file", &json!({"path": "large.txt"}));
+    let stored = result(&beside.server.ask(&read).2)["structuredContent"]["stored"].take();
+    let uri = stored["uri"].as_str().unwrap().to_owned();
+    beside.clients(100, move |server, over| {
+        let read = Request::post("/mcp", "resources/read", &json!({"uri": uri}));
+        let _unread: Vec<_> = (0..2).map(|_| server.try_send(&read)).collect();
+        while !over.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    beside.bear("200 answers of 4 MiB that are not read", unchanged);
+}
+
 #[test]
 fn sessions_without_end_block_no_client() {
     let mut beside = Beside::new("", &[]);

@@ -27,32 +27,32 @@ use super::pace::{MinRate, Pace};
 use cofferdam_core::envelope::MAX_VALUES;
 use cofferdam_engine::runtime::blocking;
 
-/// Up to here a message is small, in bytes.
-const SMALL: usize = 32 << 10;
+/// The maximum size of a small message, in bytes.
+const MAX_SMALL_BYTES: usize = 32 << 10;
 
-/// How much text of large messages is held at a time, in bytes; of one address, half of it.
-const TEXT: usize = 64 << 20;
+/// The budget for the text of large messages, in bytes. One address gets half of it.
+const TEXT_BYTES: usize = 64 << 20;
 
-/// What small messages take at a time, in bytes; of one address, three quarters of it.
-const SMALL_MESSAGES: usize = 64 << 20;
+/// The budget for small messages, in bytes. One address gets three quarters of it.
+const SMALL_MESSAGES_BYTES: usize = 64 << 20;
 
-/// What a small message takes besides its text and its values, in bytes.
-const OVERHEAD: usize = 4 << 10;
+/// What a small message counts besides its text and its values, in bytes.
+const OVERHEAD_BYTES: usize = 4 << 10;
 
-/// What one value takes, names of fields included, in bytes.
-const VALUE: usize = 128;
+/// What a value, or a field's name, of a small message counts, in bytes.
+const VALUE_BYTES: usize = 128;
 
-/// What a message may take, in bytes, to be never refused: the connections and the calls that wait
-/// bound the number of these.
-const ALWAYS: usize = 8 << 10;
+/// A message that counts no more than this, in bytes, is never refused: the number of these is bounded
+/// by those of connections and calls.
+const MAX_UNREFUSED_BYTES: usize = 8 << 10;
 
-/// How long a large message waits for room.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a large message waits for its part of a budget.
+const BUDGET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How fast a body has to be sent.
 const SEND_RATE: MinRate = MinRate { bytes_per_second: 16 << 10, grace: Duration::from_secs(5) };
 
-/// What the messages of all clients of a server hold. Clones are the same.
+/// The budgets for the messages of all clients. Clones share them.
 #[derive(Clone)]
 pub(super) struct Bodies(Arc<Shared>);
 
@@ -68,44 +68,44 @@ struct Shared {
     rate: MinRate,
 }
 
-/// A body, or a line, with what it holds of the budget.
+/// The text of a message, and its part of the budget.
 pub(super) struct Raw {
     pub text: Bytes,
     held: Option<Held>,
 }
 
-/// A message that was looked at.
+/// A message that was parsed.
 pub(super) struct Taken {
-    /// What it is, but for large arguments.
+    /// The message, without the arguments of a large one.
     pub document: Value,
     /// The text of `document`.
     pub text: Bytes,
-    /// What it holds, and what was left out of a large one.
+    /// Its part of the budgets, and the arguments of a large one.
     pub load: Load,
 }
 
-/// The body of a request that can't be had.
+/// Why a body can't be read.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// It is longer than a message may be.
+    /// It exceeds the maximum size of a message.
     TooLong,
-    /// Too much is held by others.
+    /// The budget is used up.
     Full,
-    /// It comes too slowly.
+    /// The client sends it too slowly.
     Slow,
     /// The connection was lost before its end.
     Broken(String),
 }
 
-/// A message that is not taken.
+/// Why a message is refused.
 #[derive(Debug)]
 pub(super) enum Refused {
     Malformed(Malformed),
-    /// Too much is held by others.
+    /// The budget is used up.
     Full,
 }
 
-/// What a message holds of the budgets until its call has ended, and the arguments of a large one.
+/// A message's part of the budgets, until its call has ended, and the arguments of a large one.
 #[derive(Clone)]
 pub(super) struct Load(Arc<Loaded>);
 
@@ -121,14 +121,14 @@ enum Room {
 }
 
 impl Bodies {
-    /// For messages of `most` bytes at most.
+    /// Creates the budgets. A message has at most `most` bytes.
     pub fn new(most: usize) -> Self {
-        let total = TEXT.max(most.saturating_mul(2));
+        let total = TEXT_BYTES.max(most.saturating_mul(2));
         Self(Arc::new(Shared {
             text: ByteBudget::new(total, total / 2, most),
             values: Budget::new(2 * MAX_VALUES),
-            small: ByteBudget::new(SMALL_MESSAGES, SMALL_MESSAGES / 4 * 3, 0),
-            patience: PATIENCE,
+            small: ByteBudget::new(SMALL_MESSAGES_BYTES, SMALL_MESSAGES_BYTES / 4 * 3, 0),
+            patience: BUDGET_TIMEOUT,
             rate: SEND_RATE,
         }))
     }
@@ -138,8 +138,11 @@ impl Bodies {
         tokio::time::timeout(self.0.patience, held.grow(size)).await.is_ok()
     }
 
-    /// Reads the body of a request, of `most` bytes at most. Whoever sends it too slowly is not waited
-    /// for.
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// `TooLong` if it has more than `most` bytes; `Full` if the budget is used up; `Slow` if the client
+    /// is slower than the minimum rate; `Broken` if the connection is lost.
     pub async fn collect(&self, from: IpAddr, body: Body, most: usize) -> Result<Raw, Unread> {
         let hint = body.size_hint();
         if hint.lower() > most as u64 {
@@ -159,7 +162,7 @@ impl Bodies {
             })?;
             let Ok(data) = frame.into_data() else { continue };
             let size = text.len() + data.len();
-            if size > SMALL {
+            if size > MAX_SMALL_BYTES {
                 let held = held.get_or_insert_with(|| self.0.text.holder(Some(from)));
                 if size > held.size() {
                     let block = size.max(held.size() * 2).min(longest).max(size);
@@ -183,15 +186,18 @@ impl Bodies {
 
     /// Whether a message is parsed where it is, on the serving thread.
     fn is_small(text: &[u8]) -> bool {
-        text.len() <= SMALL
+        text.len() <= MAX_SMALL_BYTES
     }
 
-    /// A line that was read.
+    /// The text of a message that has been read.
     pub fn line(text: Bytes) -> Raw {
         Raw { text, held: None }
     }
 
-    /// Looks at a message: at a large one on another thread, once there is room for its values.
+    /// Parses a message: a large one on another thread, once it has its part of the budget of values.
+    ///
+    /// # Errors
+    /// `Malformed` if it is not valid; `Full` if a budget is used up.
     pub async fn take(&self, from: Option<IpAddr>, raw: Raw) -> Result<Taken, Refused> {
         let Raw { text, mut held } = raw;
         if Self::is_small(&text) {
@@ -212,7 +218,7 @@ impl Bodies {
         let most = (text.len() / 2 + 1).min(MAX_VALUES);
         let values = tokio::time::timeout(self.0.patience, self.0.values.wait(from, most));
         let mut values = values.await.ok().flatten().ok_or(Refused::Full)?;
-        // Its parts of the budgets go along: the client may go away meanwhile.
+        // Its parts of the budgets are moved along: this future may be dropped meanwhile.
         let split = blocking(move || {
             let split = message::split(&text)?;
             values.shrink(split.values);
@@ -224,12 +230,12 @@ impl Bodies {
         Ok(Taken { document: split.rest, text: split.text.into(), load })
     }
 
-    /// What a small message holds; none, if others hold too much.
+    /// Counts a small message. Returns `None` if the budget is used up.
     fn small(&self, from: Option<IpAddr>, bytes: usize, values: usize) -> Option<Load> {
-        // As text twice: the library has a copy while it is read.
-        let size = OVERHEAD + 2 * bytes + VALUE * values;
+        // The text counts twice: the library copies it.
+        let size = OVERHEAD_BYTES + 2 * bytes + VALUE_BYTES * values;
         let mut held = self.0.small.holder(from);
-        if size <= ALWAYS {
+        if size <= MAX_UNREFUSED_BYTES {
             held.force(size);
         } else if !held.try_grow(size) {
             return None;
@@ -240,31 +246,30 @@ impl Bodies {
 }
 
 impl Load {
-    /// That of a request, if it is a large one.
+    /// Returns that of a large request.
     pub fn of(extensions: &Extensions) -> Option<Self> {
         let of_http = || extensions.get::<Parts>()?.extensions.get::<Self>();
         let load = extensions.get::<Self>().or_else(of_http);
         load.filter(|load| matches!(load.0.room, Room::Large(..))).cloned()
     }
 
-    /// The arguments that were left out of the request. They are had once.
+    /// Takes the arguments of the request. A second call returns `None`.
     pub fn arguments(&self) -> Option<JsonObject> {
         self.0.arguments.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// A number of things that clients hold, each of them half of it at most. What comes first is served
-/// first.
+/// A number of values, of which one address gets at most half. Waiting messages get them in order.
 struct Budget {
     all: Arc<Semaphore>,
-    /// What one client may hold.
+    /// The maximum for one address.
     share: usize,
     clients: Mutex<HashMap<Option<IpAddr>, Arc<Semaphore>>>,
 }
 
-/// A part of a budget. It goes back when it is dropped.
+/// A part of a budget, which is released when it is dropped.
 struct Part {
-    // In the order in which they are given back.
+    // In the order in which they are released.
     all: OwnedSemaphorePermit,
     client: OwnedSemaphorePermit,
 }
@@ -286,7 +291,7 @@ impl Budget {
 
     fn client(&self, from: Option<IpAddr>) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that hold nothing and wait for nothing have this one reference only.
+        // One that holds nothing and waits for nothing has only this reference.
         clients.retain(|_, client| Arc::strong_count(client) > 1);
         let share = || Arc::new(Semaphore::new(self.share));
         Arc::clone(clients.entry(from).or_insert_with(share))
@@ -294,7 +299,7 @@ impl Budget {
 }
 
 impl Part {
-    /// Gives back what is beyond `size`.
+    /// Releases what exceeds `size`.
     fn shrink(&mut self, size: usize) {
         for permit in [&mut self.all, &mut self.client] {
             let surplus = permit.num_permits().saturating_sub(size);
@@ -332,7 +337,7 @@ mod tests {
         assert!(budget.clients.lock().unwrap().len() <= 2, "a client that holds nothing is kept");
     }
 
-    /// Bodies with other bounds of time.
+    /// Returns budgets with other bounds of time.
     fn bodies(patience: Duration, rate: MinRate) -> Bodies {
         let Bodies(shared) = Bodies::new(MOST);
         let mut shared = Arc::into_inner(shared).unwrap();
@@ -343,7 +348,7 @@ mod tests {
     const MOST: usize = 16 << 20;
 
     fn large() -> Raw {
-        Bodies::line(vec![b' '; SMALL + 1].into())
+        Bodies::line(vec![b' '; MAX_SMALL_BYTES + 1].into())
     }
 
     #[tokio::test]
@@ -361,18 +366,18 @@ mod tests {
         let body = |size: usize| Body::from(vec![b'x'; size]);
         let address = from(1).unwrap();
         let mut first = bodies.0.text.holder(Some(address));
-        assert!(first.try_grow(TEXT / 2));
-        let small = bodies.collect(address, body(SMALL), 8 << 20).now_or_never();
-        assert_eq!(small.unwrap().unwrap().text.len(), SMALL);
-        let mut large = Box::pin(bodies.collect(address, body(SMALL + 1), 8 << 20));
+        assert!(first.try_grow(TEXT_BYTES / 2));
+        let small = bodies.collect(address, body(MAX_SMALL_BYTES), 8 << 20).now_or_never();
+        assert_eq!(small.unwrap().unwrap().text.len(), MAX_SMALL_BYTES);
+        let mut large = Box::pin(bodies.collect(address, body(MAX_SMALL_BYTES + 1), 8 << 20));
         assert!(large.as_mut().now_or_never().is_none());
         drop(first);
-        assert_eq!(large.await.unwrap().text.len(), SMALL + 1);
+        assert_eq!(large.await.unwrap().text.len(), MAX_SMALL_BYTES + 1);
         let long = bodies.collect(address, body((8 << 20) + 1), 8 << 20).await;
         assert!(matches!(long, Err(Unread::TooLong)));
     }
 
-    /// A body of which a part is there at once, and then a byte from time to time.
+    /// A body of which `at_once` bytes come first, and then one byte after each pause.
     fn drips(at_once: usize, pause: Duration) -> Body {
         let first = std::iter::once(vec![b'x'; at_once]);
         let all = first.chain(std::iter::repeat_with(|| b"x".to_vec()));
@@ -392,26 +397,26 @@ mod tests {
         let dripping: Vec<_> = (0..64)
             .map(|_| {
                 let bodies = bodies.clone();
-                let body = drips(SMALL * 2, Duration::from_millis(10));
+                let body = drips(MAX_SMALL_BYTES * 2, Duration::from_millis(10));
                 tokio::spawn(async move { bodies.collect(address, body, MOST).await })
             })
             .collect();
         tokio::time::sleep(Duration::from_millis(100)).await;
-        // Each could have announced the longest there is; 64 of them would not fit.
+        // If the maximum size of each were reserved, they would use up the share of the address.
         let legitimate = bodies.collect(address, Body::from(vec![b'x'; MOST]), MOST).await;
         assert_eq!(legitimate.unwrap().text.len(), MOST);
         for body in dripping {
             assert!(matches!(body.await.unwrap(), Err(Unread::Slow)));
         }
         let mut all = bodies.0.text.holder(Some(address));
-        assert!(all.try_grow(TEXT / 2), "what was ended still holds something");
+        assert!(all.try_grow(TEXT_BYTES / 2), "what was ended still holds something");
     }
 
     #[tokio::test]
     async fn bodies_that_grow_do_not_block_each_other() {
         let bodies = bodies(Duration::from_secs(5), SEND_RATE);
         let address = from(1).unwrap();
-        // More than the share of the address, of senders that are all halfway.
+        // Together they exceed the share of the address, and all are received side by side.
         let sent: Vec<_> = (0..6)
             .map(|_| {
                 let bodies = bodies.clone();
@@ -438,13 +443,13 @@ mod tests {
         let take = |last, text: String| bodies.take(from(last), Bodies::line(text.into()));
         let mut waiting = Vec::new();
         let refused = loop {
-            match take(1, message(SMALL - 100)).await {
+            match take(1, message(MAX_SMALL_BYTES - 100)).await {
                 Ok(taken) => waiting.push(taken),
                 Err(refused) => break refused,
             }
         };
         assert!(matches!(refused, Refused::Full));
-        let most = SMALL_MESSAGES / 4 * 3 / (2 * (SMALL - 100));
+        let most = SMALL_MESSAGES_BYTES / 4 * 3 / (2 * (MAX_SMALL_BYTES - 100));
         assert!(waiting.len() > most / 2 && waiting.len() <= most, "{}", waiting.len());
         // Many values take more than their text.
         let values = format!("[{}0]", "0,".repeat(10_000));
@@ -453,6 +458,6 @@ mod tests {
         assert!(take(1, message(100)).await.is_ok());
         assert!(take(2, values).await.is_ok());
         drop(waiting);
-        assert!(take(1, message(SMALL - 100)).await.is_ok());
+        assert!(take(1, message(MAX_SMALL_BYTES - 100)).await.is_ok());
     }
 }

@@ -29,13 +29,13 @@ use cofferdam_engine::host::{Approver, Effects, RunOptions};
 use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::{McpRequest, Origin, Parent};
 
-/// How many reports of progress may wait for a client that is slow; what comes then is left out.
-const REPORTS: usize = 64;
+/// The maximum number of progress reports that wait for a slow client. Further ones are dropped.
+const MAX_WAITING_REPORTS: usize = 64;
 
-/// How long a client may take to hear the last ones before it gets the result.
-const LAST_REPORTS: Duration = Duration::from_secs(5);
+/// How long to wait until the last reports are sent, before the result.
+const LAST_REPORTS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why nothing more is taken of a client.
+/// The message if no further call is admitted.
 pub(super) const BUSY: &str = "the server has as many calls as it can take; try again later";
 
 impl Server {
@@ -85,7 +85,7 @@ impl Server {
         approver: &Arc<ClientApprover>,
     ) -> Result<(Answer, Effects), Refusal> {
         let (cancel, cancelled) = watch::channel(false);
-        let (progress, progressed) = mpsc::channel(REPORTS);
+        let (progress, progressed) = mpsc::channel(MAX_WAITING_REPORTS);
         let slot = Arc::clone(approver.slot());
         let next = Arc::clone(offer.host.observer());
         let options = RunOptions {
@@ -106,7 +106,7 @@ impl Server {
             loop {
                 tokio::select! {
                     ended = &mut call => break ended,
-                    // It goes on until it is told that the call is over.
+                    // It continues until `over` is cancelled.
                     () = &mut relayed => {}
                     () = &mut unwanted, if !*cancel.borrow() => {
                         cancel.send_replace(true);
@@ -115,7 +115,7 @@ impl Server {
             }
         };
         over.cancel();
-        if !*cancel.borrow() && tokio::time::timeout(LAST_REPORTS, relayed).await.is_err() {
+        if !*cancel.borrow() && tokio::time::timeout(LAST_REPORTS_TIMEOUT, relayed).await.is_err() {
             tracing::debug!("a client does not take the progress that it asked for");
         }
         if ended.as_ref().is_ok_and(|(answer, _)| !is_cancelled(answer)) {
@@ -180,8 +180,8 @@ async fn make(
     blocking(move || runtime.block_on(call)).await
 }
 
-/// Which request asks for a call, and the span that the client made it in: that of the message, or
-/// that of the HTTP request around it.
+/// Returns the request of a call and its parent span: that of the message, or else that of the HTTP
+/// request.
 fn origin(context: &RequestContext<RoleServer>) -> Origin {
     let head = context.extensions.get::<Parts>();
     let header = |name| head?.headers.get(name)?.to_str().ok();
@@ -201,10 +201,10 @@ fn origin(context: &RequestContext<RoleServer>) -> Origin {
     Origin { parent, request: Some(request) }
 }
 
-/// What a call reports: how much is done, of how much, and a word about it.
+/// A progress report: done, total, message.
 type Report = (u64, Option<u64>, String);
 
-/// Takes a call's progress to its client.
+/// Passes a call's progress to its client.
 struct Relay {
     progress: mpsc::Sender<Report>,
     slot: Arc<Slot>,
@@ -223,13 +223,13 @@ impl Observer for Relay {
 
     fn progress(&self, call: &str, done: u64, total: Option<u64>, message: &str) {
         self.next.progress(call, done, total, message);
-        // A plugin does not wait for a client, and a client that is slow is not flooded.
+        // A plugin does not wait for a slow client.
         let _ = self.progress.try_send((done, total, message.to_owned()));
     }
 }
 
-/// Tells the client of progress, if it asked for that: until the call is `over`, and then what is
-/// left.
+/// Sends progress to the client if it asked for that, until the call is `over` and the remaining
+/// reports are sent.
 async fn relay(
     token: Option<ProgressToken>,
     mut progressed: mpsc::Receiver<Report>,
@@ -245,7 +245,7 @@ async fn relay(
             () = over.cancelled() => return,
         };
         let (done, total, message) = report;
-        // The protocol wants it to grow.
+        // The protocol requires it to increase.
         if last.is_some_and(|last| done <= last) {
             continue;
         }
@@ -259,7 +259,7 @@ async fn relay(
     }
 }
 
-/// Whether a call was cancelled before its commit, and so has changed nothing.
+/// Whether a call was cancelled before its commit, so that it has changed nothing.
 fn is_cancelled(answer: &Answer) -> bool {
     matches!(&answer.outcome, Outcome::Failed(failure) if failure.status == Status::Skipped)
 }

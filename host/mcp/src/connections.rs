@@ -1,8 +1,8 @@
-//! The connections of clients over HTTP/1.1, each of which gets as long as it needs, and no longer.
+//! The connections of clients over HTTP/1.1, with their timeouts.
 //!
-//! There are fewer than the process may have descriptors, so that calls have some. Where there are as
-//! many as there may be, one that does nothing makes room for a new one. A client has to read its
-//! answers: what waits to be read is bounded, for each address and for all.
+//! Their number is below that of the file descriptors of the process, so that calls have some. When the
+//! maximum is reached, an idle connection is closed for a new one. Clients have to read their answers:
+//! what waits to be read is bounded, for each address and for all.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
@@ -38,64 +38,65 @@ use super::connection::next_id;
 use super::pace::{MinRate, Pace};
 use cofferdam_workspace::fair_queue::Client;
 
-/// How long the head of a request may take, and how long a connection may be kept without one.
-const HEAD: Duration = Duration::from_secs(30);
+/// How long the head of a request may take, and how long a connection may have no request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a connection may be open before a request has come that is let in.
-const STRANGER: Duration = Duration::from_secs(5);
+/// How long a connection may be open without an authenticated request.
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a new connection waits for what others that are new have to say.
-const MOMENT: Duration = Duration::from_millis(20);
+/// How long a new connection waits at a time for the requests of other new ones.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How many such moments it waits at most.
-const MOMENTS: u32 = 50;
+/// How often it waits at most.
+const MAX_RETRIES: u32 = 50;
 
-/// How many connections there may be.
-const CONNECTIONS: usize = 1024;
+/// The maximum number of connections.
+const MAX_CONNECTIONS: usize = 1024;
 
-/// How many files this process may have open, where the system lets it choose.
-const FILES: u64 = 65_536;
+/// The number of files that this process may have open, if the system allows that many.
+const MAX_FILES: u64 = 65_536;
 
 /// How fast a client has to read its answers.
 const READ_RATE: MinRate = MinRate { bytes_per_second: 16 << 10, grace: Duration::from_secs(30) };
 
-/// How much the server buffers of what a connection sends, and of what is sent to it besides the last
-/// part of an answer, in bytes.
-const BUFFER: usize = 64 << 10;
+/// The maximum size of the buffers of a connection, in bytes, and so of the head of a request. The last
+/// part of an answer may exceed it.
+const BUFFER_BYTES: usize = 64 << 10;
 
-/// How much of their answers clients of one address may leave unread, in bytes; all: twice as much.
-const UNREAD: usize = 32 << 20;
+/// The maximum number of bytes that wait to be read by the clients of one address; by all clients, it
+/// is twice as many.
+const MAX_UNREAD_BYTES: usize = 32 << 20;
 
-/// What of a connection is too little to be looked at, in bytes.
-const LITTLE: usize = 16 << 10;
+/// The number of bytes that may wait for a connection without it being closed.
+const UNCOUNTED_BYTES: usize = 16 << 10;
 
-/// How far a connection is; those of lower stages make room first, and the last two never do.
+/// The stage of a connection. Those of lower stages are closed first, and the last two never are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// What has come of it is no request that was let in.
-    Strange,
-    /// Its requests are answered.
+    /// It has had no authenticated request.
+    Unauthenticated,
+    /// It has no open request.
     Idle,
-    /// A request is coming.
+    /// A request is being received.
     Receiving,
     /// It has an open stream of notifications.
     Listening,
     /// A request is being answered.
     Working,
-    /// Its first bytes have not been looked for yet.
+    /// Nothing has been read from it yet.
     New,
 }
 
-/// A connection, as its requests know it.
+/// An open connection. Its requests have it as an extension.
 pub(super) struct Peer {
     client: Client,
-    /// Since when it has been how far.
+    /// Its stage, and since when.
     stage: Mutex<(Stage, Instant)>,
-    /// Cancelled when it has to close.
+    /// Cancelled to close it.
     closing: CancellationToken,
-    /// What of its answers has not been given to the system, in bytes.
+    /// The number of bytes of answers that have not been written to the socket.
     unread: AtomicUsize,
-    /// When the client last read some of it.
+    /// When the socket last took some of them.
     read: Mutex<Instant>,
     open: Weak<Open>,
 }
@@ -109,20 +110,20 @@ impl Peer {
         Self { client, stage, closing, unread, read, open }
     }
 
-    /// A part of an answer is about to be written.
+    /// Counts a part of an answer that is about to be written.
     fn sends(&self, bytes: usize) {
         let before = self.unread.fetch_add(bytes, Ordering::Relaxed);
         if before == 0 {
             self.has_read();
         }
-        if before + bytes > LITTLE
+        if before + bytes > UNCOUNTED_BYTES
             && let Some(open) = self.open.upgrade()
         {
             open.bound_unread(self.client);
         }
     }
 
-    /// The client has read something.
+    /// Notes that the client has read something.
     fn has_read(&self) {
         *self.read.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
@@ -135,16 +136,16 @@ impl Peer {
         self.unread.load(Ordering::Relaxed)
     }
 
-    /// A request has come that is let in.
+    /// Notes an authenticated request.
     pub fn let_in(&self) {
         self.set(Stage::Receiving);
     }
 
-    /// Nothing has come yet that is let in.
+    /// Notes that the first read has been tried.
     fn looked_at(&self) {
         let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         if stage.0 == Stage::New {
-            *stage = (Stage::Strange, Instant::now());
+            *stage = (Stage::Unauthenticated, Instant::now());
         }
     }
 
@@ -157,7 +158,7 @@ impl Peer {
     }
 }
 
-/// Notes how far a connection is while a request that has come as a whole is answered.
+/// Notes the stage of a connection while a complete request is answered.
 pub(super) async fn answer(
     Extension(peer): Extension<Arc<Peer>>,
     request: Request,
@@ -176,7 +177,7 @@ pub(super) async fn answer(
     })
 }
 
-/// What a response holds until it is written or dropped.
+/// Sets the stage back when the response is written or dropped.
 struct Answered(Arc<Peer>);
 
 impl Drop for Answered {
@@ -194,9 +195,9 @@ struct Open {
 
 #[derive(Default)]
 struct Peers {
-    /// By number, so the oldest first.
+    /// By number; the first one is the oldest.
     all: BTreeMap<u64, Arc<Peer>>,
-    /// How many each address has.
+    /// The number of each address.
     of: HashMap<IpAddr, usize>,
 }
 
@@ -205,8 +206,8 @@ impl Open {
         Self { peers: Mutex::default(), most, read_rate: READ_RATE }
     }
 
-    /// Closes connections whose clients have not read their answers for the longest time, but not this
-    /// client's, while too much is unread of its address, or of all.
+    /// While too many bytes wait for clients of this client's address, or of all, closes the connection
+    /// whose client has read nothing for the longest time, but not this client's.
     fn bound_unread(&self, client: Client) {
         let mut peers = self.peers();
         loop {
@@ -217,13 +218,13 @@ impl Open {
                     own += peer.unread();
                 }
             }
-            if own <= UNREAD && all <= 2 * UNREAD {
+            if own <= MAX_UNREAD_BYTES && all <= 2 * MAX_UNREAD_BYTES {
                 return;
             }
             let others = peers.all.values().filter(|peer| {
                 peer.client != client
-                    && peer.unread() > LITTLE
-                    && (own <= UNREAD || peer.client.address == client.address)
+                    && peer.unread() > UNCOUNTED_BYTES
+                    && (own <= MAX_UNREAD_BYTES || peer.client.address == client.address)
             });
             let slowest = others.min_by_key(|peer| peer.last_read()).map(|peer| peer.client.id);
             let Some(peer) = slowest.and_then(|id| peers.remove(id)) else { return };
@@ -231,7 +232,7 @@ impl Open {
         }
     }
 
-    /// A place for one more connection; none, where all others are at work.
+    /// Adds a connection. Returns `None` if there are too many and all others are in use.
     fn take(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let mut peers = self.peers();
         if peers.all.len() >= self.most {
@@ -246,12 +247,12 @@ impl Open {
         Some(Place { open: Arc::clone(self), peer })
     }
 
-    /// How many connections clients of one address may have: others come in at once.
+    /// The maximum number of connections of one address: others are left to other addresses.
     fn share(&self) -> usize {
         (self.most - self.most / 4).max(1)
     }
 
-    /// Whether there is a connection whose first bytes have not been looked for yet.
+    /// Whether there is a connection from which nothing has been read yet.
     fn has_new(&self) -> bool {
         self.peers().all.values().any(|peer| peer.stage().0 == Stage::New)
     }
@@ -262,7 +263,7 @@ impl Open {
 }
 
 impl Peers {
-    /// Closes one of these connections: the one that is least far, for the longest time.
+    /// Closes one of these connections: of the lowest stage, the one that has been in it for longest.
     fn free(&mut self, of: impl Fn(&Peer) -> bool) -> Option<()> {
         let mut least: Option<((Stage, Instant), u64)> = None;
         for (id, peer) in self.all.iter().filter(|(_, peer)| of(peer)) {
@@ -270,8 +271,8 @@ impl Peers {
             if least.is_none_or(|(known, _)| stage < known) {
                 least = Some((stage, *id));
             }
-            // Strangers stay as they are: those that come later are later.
-            if stage.0 == Stage::Strange {
+            // The first of these is the oldest: no later one is before it.
+            if stage.0 == Stage::Unauthenticated {
                 break;
             }
         }
@@ -296,7 +297,7 @@ impl Peers {
     }
 }
 
-/// The place of a connection, until it is dropped.
+/// An entry of [`Open`], which is removed when this is dropped.
 struct Place {
     open: Arc<Open>,
     peer: Arc<Peer>,
@@ -308,11 +309,11 @@ impl Drop for Place {
     }
 }
 
-/// All connections that there are.
+/// The tasks of all connections.
 pub(super) struct Connections(JoinSet<()>);
 
 impl Connections {
-    /// Takes connections until the server is stopped.
+    /// Accepts connections until the server is stopped.
     pub async fn accept(
         mut listener: TcpListener,
         router: Router,
@@ -325,7 +326,7 @@ impl Connections {
             tokio::select! {
                 () = stopping.cancelled() => return Self(connections),
                 Some(_) = connections.join_next() => {}
-                // It waits where the system has no more of them.
+                // It waits if the system has no file descriptor.
                 (stream, from) = Listener::accept(&mut listener) => match place(&open, from).await {
                     Some(place) => {
                         let router = router.clone();
@@ -337,7 +338,7 @@ impl Connections {
         }
     }
 
-    /// Waits until the requests that have come are answered, for this long at most.
+    /// Waits until the open requests are answered, at most this long.
     pub async fn ended(&mut self, patience: Duration) {
         let all = async { while self.0.join_next().await.is_some() {} };
         if tokio::time::timeout(patience, all).await.is_err() {
@@ -346,33 +347,33 @@ impl Connections {
     }
 }
 
-/// A place for a connection, which may take a moment to become free: on a busy machine, several
-/// until the bytes of those that are new have been looked for.
+/// Adds a connection. Waits for a moment if there are too many; on a busy machine, until the other new
+/// connections have been read from.
 async fn place(open: &Arc<Open>, from: SocketAddr) -> Option<Place> {
-    let mut moments = 0;
+    let mut retries = 0;
     loop {
         let place = open.take(from.ip());
-        let may_wait = moments == 0 || moments < MOMENTS && open.has_new();
+        let may_wait = retries == 0 || retries < MAX_RETRIES && open.has_new();
         if place.is_some() || !may_wait {
             return place;
         }
-        moments += 1;
-        tokio::time::sleep(MOMENT).await;
+        retries += 1;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// How many connections there may be where this many files may be open: calls have the other half.
+/// The maximum number of connections, given that of open files: calls use the other half.
 fn most(files: Option<u64>) -> usize {
     let half = files.and_then(|files| usize::try_from(files / 2).ok());
-    half.map_or(CONNECTIONS, |half| half.clamp(1, CONNECTIONS))
+    half.map_or(MAX_CONNECTIONS, |half| half.clamp(1, MAX_CONNECTIONS))
 }
 
-/// Lets this process have as many files open as it may, and says how many. None: any number.
+/// Raises the limit of open files as far as possible, and returns it. `None`: no limit.
 fn raise_files() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let known = getrlimit(Resource::Nofile);
     let soft = known.current?;
-    let wanted = known.maximum.map_or(FILES, |hard| hard.min(FILES)).max(soft);
+    let wanted = known.maximum.map_or(MAX_FILES, |hard| hard.min(MAX_FILES)).max(soft);
     let limit = Rlimit { current: Some(wanted), ..known };
     match setrlimit(Resource::Nofile, limit) {
         Ok(()) => Some(wanted),
@@ -392,8 +393,8 @@ async fn serve(
     place: Place,
     stopping: CancellationToken,
 ) {
-    // An answer is written in pieces, and the later ones would wait for the client to acknowledge
-    // the first. A socket that can't be told so only takes longer.
+    // Otherwise the later parts of an answer wait for the client to acknowledge the first. If that
+    // fails, it only takes longer.
     let _ = stream.set_nodelay(true);
     let peer = Arc::clone(&place.peer);
     let stream = Paced::new(stream, Arc::clone(&peer), place.open.read_rate);
@@ -407,25 +408,25 @@ async fn serve(
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(BUFFER)
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // What has come by now is looked at before the connection makes room for another one.
+    // What has come by now is read before the connection may be closed for another one.
     let looked = poll_fn(|context| Poll::Ready(connection.as_mut().poll(context))).await;
     if looked.is_ready() {
         return;
     }
     peer.looked_at();
-    let stranger = async {
-        tokio::time::sleep(STRANGER).await;
-        if peer.stage().0 != Stage::Strange {
+    let unauthenticated = async {
+        tokio::time::sleep(AUTHENTICATION_TIMEOUT).await;
+        if peer.stage().0 != Stage::Unauthenticated {
             std::future::pending::<()>().await;
         }
     };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = stranger => return tracing::debug!("{from} has not said who it is"),
+        () = unauthenticated => return tracing::debug!("{from} has not said who it is"),
         () = peer.closing.cancelled() => {
             return tracing::debug!("the connection of {from} makes room for another one");
         }
@@ -439,14 +440,14 @@ async fn serve(
     }
 }
 
-/// The socket of a connection. Writing fails if the client reads too slowly.
+/// The socket of a connection. Writing fails with `TimedOut` if the client reads too slowly.
 struct Paced {
     stream: TcpStream,
     peer: Arc<Peer>,
     rate: MinRate,
-    /// That of the client while something is to be written.
+    /// The client's progress while something waits to be written.
     pace: Option<Pace>,
-    /// Wakes the task when the client was too slow.
+    /// Wakes the task when the client is too slow.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -455,7 +456,7 @@ impl Paced {
         Self { stream, peer, rate, pace: None, timer: None }
     }
 
-    /// Looks at the result of a write.
+    /// Notes the progress of a write, or returns an error if the client is too slow.
     fn note(
         &mut self,
         context: &mut Context<'_>,
@@ -515,7 +516,7 @@ impl AsyncWrite for Paced {
         self.stream.is_write_vectored()
     }
 
-    /// Called once all of an answer has been written, as far as it has come.
+    /// hyper calls this when everything has been written that it has.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         (self.pace, self.timer) = (None, None);
         self.peer.unread.store(0, Ordering::Relaxed);
@@ -553,8 +554,13 @@ mod tests {
     #[test]
     fn what_is_least_far_for_longest_makes_room() {
         let open = open(5);
-        let stages =
-            [Stage::Working, Stage::Listening, Stage::Receiving, Stage::Idle, Stage::Strange];
+        let stages = [
+            Stage::Working,
+            Stage::Listening,
+            Stage::Receiving,
+            Stage::Idle,
+            Stage::Unauthenticated,
+        ];
         let places: Vec<Place> = stages
             .iter()
             .zip([HERE, HERE, HERE, THERE, THERE])
@@ -642,7 +648,7 @@ mod tests {
             assert!(read(ask(address).await).await > LARGE);
         }
         let waits: usize = open.peers().all.values().map(|peer| peer.unread()).sum();
-        assert!(waits > LARGE && waits <= UNREAD + LARGE, "{waits}");
+        assert!(waits > LARGE && waits <= MAX_UNREAD_BYTES + LARGE, "{waits}");
         let mut ended = 0;
         for stream in unread {
             ended += usize::from(read(stream).await < LARGE);

@@ -71,7 +71,7 @@ impl Slot {
         self.revoked.cancelled().await;
     }
 
-    /// Whether the call has had to give way to one of another client.
+    /// Whether the call has given way to one of another client.
     pub fn is_revoked(&self) -> bool {
         self.revoked.is_cancelled()
     }
