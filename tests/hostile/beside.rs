@@ -228,11 +228,71 @@ fn slow_requests_do_not_block_clients() {
     beside.measure("1,400 requests that drip", unchanged);
 }
 
+/// Bodies that announce the largest size and then arrive a byte at a time hold what has arrived.
+#[test]
+fn slow_large_bodies_do_not_block_large_messages() {
+    let mut beside = Beside::new("", &[]);
+    let body = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: 16000000\r\n\r\n{}",
+        " ".repeat(40 << 10)
+    );
+    beside.clients(4, move |server, over| keep_connections_open(server, over, 20, &body));
+    thread::sleep(Duration::from_millis(500));
+    let large = json!({"path": "large.txt", "content": "x".repeat(8 << 20)});
+    for _ in 0..4 {
+        let (status, _, body) = beside.server.ask(&call("/mcp", "files__write_file", &large));
+        assert!(status == 200 && body.contains("bytes_written"), "{status}: {body}");
+    }
+    beside.measure("80 large bodies that drip", unchanged);
+}
+
+/// Each client requests an answer of 4 MiB and reads nothing.
+#[test]
+fn unread_answers_do_not_take_memory() {
+    let mut beside = Beside::new("", &[]);
+    beside.place.write("large.txt", "0123456789abcde\n".repeat(256 << 10));
+    let read = call("/mcp", "files__read_file", &json!({"path": "large.txt"}));
+    let stored = result(&beside.server.ask(&read).2)["structuredContent"]["stored"].take();
+    let uri = stored["uri"].as_str().unwrap().to_owned();
+    beside.clients(100, move |server, over| {
+        let read = Request::post("/mcp", "resources/read", &json!({"uri": uri}));
+        let _unread: Vec<_> = (0..2).map(|_| server.try_send(&read)).collect();
+        while !over.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    beside.measure("200 answers of 4 MiB that are not read", unchanged);
+}
+
 #[test]
 fn opening_sessions_without_end_does_not_block_clients() {
     let mut beside = Beside::new("", &[]);
     beside.clients(4, |server, _| ask(server, &crate::mcp::sessions::beginning()));
     beside.measure("sessions without end", unchanged);
+}
+
+/// The `initialize` parameters are kept for each session.
+#[test]
+fn sessions_with_a_large_initialize_do_not_take_memory() {
+    let mut beside = Beside::new("", &[]);
+    // One that is accepted, and one that is too large.
+    let bodies = [80, 4_900].map(|count| {
+        let names: serde_json::Map<String, Value> =
+            (0..count).map(|number| (number.to_string(), json!({}))).collect();
+        let params = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"experimental": names},
+            "clientInfo": {"name": "hostile", "version": "1"},
+        });
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).to_string()
+    });
+    beside.clients(4, move |server, _| {
+        for body in &bodies {
+            ask(server, &crate::mcp::sessions::beginning().with_body(body));
+        }
+    });
+    beside.measure("sessions that say much of themselves", unchanged);
 }
 
 #[test]
@@ -288,6 +348,33 @@ fn looping_calls_of_many_sessions_do_not_delay_other_addresses() {
         });
     }
     beside.measure("96 calls of 48 sessions that loop", unchanged);
+}
+
+/// More calls than there are permits, from few sessions; each waits for the workspace.
+#[test]
+fn waiting_calls_of_few_sessions_do_not_make_others_fail() {
+    let mut beside = Beside::new("[limits]\nprogram-call-ms = 60000\n", &[]);
+    let ids = Arc::new(AtomicUsize::new(1));
+    for _ in 0..17 {
+        let (session, ids) = (crate::mcp::sessions::session(&beside.server), Arc::clone(&ids));
+        beside.clients(1, move |server, over| {
+            let call = || {
+                let sleep = json!({"how": "sleep"});
+                let id = ids.fetch_add(1, Ordering::Relaxed);
+                let params = json!({"name": "conformance__wait", "arguments": sleep});
+                let call =
+                    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+                let post = crate::mcp::sessions::post(&call).with("Mcp-Session-Id", &session);
+                // The call continues without its connection.
+                server.try_send(&post)
+            };
+            let _streams: Vec<_> = (0..66).filter_map(|_| call()).collect();
+            while !over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(50));
+            }
+        });
+    }
+    beside.measure("17 sessions with 66 calls each", unchanged);
 }
 
 /// Clients that write wait for each other; none of them is refused.

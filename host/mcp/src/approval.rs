@@ -1,6 +1,6 @@
-//! Asking the person at the client whether a call may be made: by an elicitation in the sessions
-//! of older revisions; since 2026-07-28 by answering that input is required, upon which the client
-//! makes the call again, with the person's answer.
+//! Asks the user of a client whether a call may be made. In sessions of older revisions, the server
+//! sends an elicitation request. Since 2026-07-28, the result says that input is required, and the
+//! client makes the call again with the user's answer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,51 +17,49 @@ use rmcp::{ErrorData, RoleServer};
 use uuid::Uuid;
 
 use super::connection::Connection;
-use super::slot::Slot;
+use super::slot::{MAX_QUESTIONS, Slot};
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
 use cofferdam_engine::host::{Approver, Proposal, outdated};
 use cofferdam_text::escape_control;
 use cofferdam_workspace::Fingerprint;
 
-/// What the question is called in a result that needs input.
+/// The key of the question in a result that requires input.
 const QUESTION: &str = "approval";
 
-/// How long a person may think.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
+/// How long to wait for the user's answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// How many questions of sessions may be open at a time, in which a call waits for the answer.
-pub(super) const ASKED: usize = 64;
+/// The maximum number of open questions for calls that are made again. Beyond it, the oldest one is
+/// removed.
+const MAX_PENDING: usize = 256;
 
-/// How many other questions may be open at a time; the oldest one is forgotten.
-const OPEN: usize = 256;
+/// The maximum size of what is shown of a diff or of arguments, in bytes.
+const MAX_SHOWN_BYTES: usize = 32 << 10;
 
-/// What of a diff, or of arguments, is shown, in bytes.
-const SHOWN: usize = 32 << 10;
-
-/// Why nobody is asked.
-const UNABLE: &str = "this call needs the yes of a person, and this client can't ask (it does not \
+/// The message if the client can't ask its user.
+const CANNOT_ASK: &str = "this call needs the yes of a person, and this client can't ask (it does not \
                       support elicitation by forms)";
 
-/// Questions that clients will come back with.
+/// The open questions of calls that clients make again.
 #[derive(Default)]
 pub(super) struct Pending(Mutex<HashMap<String, Question>>);
 
 struct Question {
-    /// Of the proposal that was shown.
+    /// The digest of the proposal that was shown.
     digest: String,
-    /// The workspace when the person was asked.
+    /// The workspace when the user was asked.
     tree: Option<Fingerprint>,
-    /// The role that it was asked under.
+    /// The role of the call.
     role: Option<String>,
     asked: Instant,
 }
 
 impl Pending {
-    /// Notes a question and answers its handle.
+    /// Stores a question and returns its handle.
     fn ask(&self, proposal: &Proposal, role: Option<&str>) -> String {
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        questions.retain(|_, question| question.asked.elapsed() < PATIENCE);
-        if questions.len() >= OPEN {
+        questions.retain(|_, question| question.asked.elapsed() < ANSWER_TIMEOUT);
+        if questions.len() >= MAX_PENDING {
             let oldest = questions.iter().min_by_key(|(_, question)| question.asked);
             if let Some(oldest) = oldest.map(|(handle, _)| handle.clone()) {
                 questions.remove(&oldest);
@@ -74,45 +72,45 @@ impl Pending {
         handle
     }
 
-    /// Takes the open question of this handle. A question of another role stays open.
+    /// Removes and returns the open question with this handle. A question of another role stays open.
     fn take(&self, handle: &str, role: Option<&str>) -> Option<Question> {
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         questions.get(handle).filter(|question| question.role.as_deref() == role)?;
-        questions.remove(handle).filter(|question| question.asked.elapsed() < PATIENCE)
+        questions.remove(handle).filter(|question| question.asked.elapsed() < ANSWER_TIMEOUT)
     }
 }
 
-/// The person at a client, for one call.
-pub(super) struct Person {
+/// Asks the user of a client, for one call.
+pub(super) struct ClientApprover {
     pending: Arc<Pending>,
-    /// The call's, which it does not need while somebody thinks.
+    /// The permit of the call, which is released while the user is asked.
     slot: Arc<Slot>,
     connection: Connection,
     /// The role that the call is made under.
     role: Option<String>,
-    way: Way,
-    /// What the client hears in place of a result, if it comes to that.
+    channel: Channel,
+    /// What the client gets instead of a result, if it is asked or its answer is invalid.
     reply: Mutex<Option<Reply>>,
 }
 
-/// What the client has to ask before the call is made, or what is wrong with its answer.
+/// What the client has to ask first, or why its answer is invalid.
 type Reply = Result<InputRequiredResult, ErrorData>;
 
-/// How the person can be reached.
-enum Way {
-    /// Not at all, as the client said at the beginning.
+/// How the user can be asked.
+enum Channel {
+    /// Not at all: the client did not declare elicitation in `initialize`.
     None,
-    /// Not at all, as the client said with the call.
+    /// Not at all: the client did not declare elicitation with the call.
     Undeclared,
     /// By a request to the client.
     Request(Peer<RoleServer>),
-    /// By the answer of the call.
-    Answer,
-    /// It was done: the handle and what the person said.
+    /// By the result of the call.
+    Result,
+    /// The user was asked: the handle and the answer.
     Answered(String, ElicitResult),
 }
 
-impl Person {
+impl ClientApprover {
     pub(super) fn new(
         pending: Arc<Pending>,
         slot: Arc<Slot>,
@@ -126,19 +124,24 @@ impl Person {
             .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
         let answer = request.input_responses.as_mut().and_then(|answers| answers.remove(QUESTION));
         let answer = answer.and_then(|answer| serde_json::from_value(answer).ok());
-        let way = match (request.request_state.take(), answer) {
-            (Some(handle), Some(answer)) => Way::Answered(handle, answer),
-            _ if stateless && !can => Way::Undeclared,
-            _ if stateless => Way::Answer,
-            _ if !can => Way::None,
-            _ => Way::Request(context.peer.clone()),
+        let channel = match (request.request_state.take(), answer) {
+            (Some(handle), Some(answer)) => Channel::Answered(handle, answer),
+            _ if stateless && !can => Channel::Undeclared,
+            _ if stateless => Channel::Result,
+            _ if !can => Channel::None,
+            _ => Channel::Request(context.peer.clone()),
         };
         let connection = Connection::of(&context.extensions);
         let role = role.map(str::to_owned);
-        Self { pending, slot, connection, role, way, reply: Mutex::default() }
+        Self { pending, slot, connection, role, channel, reply: Mutex::default() }
     }
 
-    /// What the client hears in place of a result.
+    /// The permit of the call.
+    pub(super) fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+
+    /// Returns what the client gets instead of a result.
     pub(super) fn reply(&self) -> Option<Reply> {
         self.reply.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -151,60 +154,25 @@ impl Person {
         let params = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message: message(proposal),
-            // Yes or no is all that is asked for, and every form has that.
+            // Only yes or no is asked for, and every form has that.
             requested_schema: ElicitationSchema::new(Default::default()),
         };
-        match &self.way {
-            Way::None => Err(Failure::new(DenialCode::ApprovalNeeded, UNABLE)),
-            // An error of the protocol since 2026-07-28, which clients can act on.
-            Way::Undeclared => {
+        match &self.channel {
+            Channel::None => Err(Failure::new(DenialCode::ApprovalNeeded, CANNOT_ASK)),
+            // Since 2026-07-28 this is an error of the protocol, which clients can act on.
+            Channel::Undeclared => {
                 let elicitation = ClientCapabilities::builder().enable_elicitation().build();
                 let mut error = ErrorData::missing_required_client_capability(elicitation);
-                error.message = UNABLE.into();
+                error.message = CANNOT_ASK.into();
                 self.set_reply(Err(error));
-                Err(Failure::new(DenialCode::ApprovalNeeded, UNABLE))
+                Err(Failure::new(DenialCode::ApprovalNeeded, CANNOT_ASK))
             }
-            Way::Request(peer) => {
-                let asked = self.slot.aside(async {
-                    tokio::select! {
-                        asked = peer.create_elicitation_with_timeout(params, Some(PATIENCE)) => {
-                            asked.map_err(|error| error.to_string())
-                        }
-                        () = self.connection.silent.cancelled() => {
-                            Err("the client has closed the connection".to_owned())
-                        }
-                    }
-                });
-                let asked = asked.await.ok_or_else(|| {
-                    let message = format!(
-                        "{ASKED} questions wait for the yes of a person already; try again later"
-                    );
-                    Failure::new(DenialCode::TooManyQuestions, message)
-                })?;
-                decided(&asked.map_err(|error| {
-                    Failure::new(
-                        DenialCode::ApprovalNeeded,
-                        format!("the person could not be asked: {error}"),
-                    )
-                })?)?;
+            Channel::Request(peer) => {
+                decided(&self.elicit(peer, params).await?)?;
                 Ok(proposal.tree)
             }
-            Way::Answered(handle, answer) => {
-                match self.pending.take(handle, self.role.as_deref()) {
-                    Some(question) if question.digest == proposal.digest() => {
-                        decided(answer).map(|()| question.tree)
-                    }
-                    Some(_) => Err(outdated("")),
-                    // The protocol wants a state that is not the server's own to be an error.
-                    None => {
-                        let message = "the requestState is not that of an open question; make the call \
-                                   again without it and without an answer";
-                        self.set_reply(Err(ErrorData::invalid_params(message, None)));
-                        Err(Failure::new(DenialCode::ApprovalUnknown, message))
-                    }
-                }
-            }
-            Way::Answer => {
+            Channel::Answered(handle, answer) => self.answered(handle, answer, proposal),
+            Channel::Result => {
                 let handle = self.pending.ask(proposal, self.role.as_deref());
                 let request = InputRequest::Elicitation(ElicitRequest::new(params));
                 let requests = [(QUESTION.to_owned(), request)].into();
@@ -214,9 +182,59 @@ impl Person {
             }
         }
     }
+
+    /// Asks by a request to the client, and waits for the user's answer.
+    async fn elicit(
+        &self,
+        peer: &Peer<RoleServer>,
+        params: ElicitRequestParams,
+    ) -> Result<ElicitResult, Failure> {
+        let asked = self.slot.aside(async {
+            tokio::select! {
+                asked = peer.create_elicitation_with_timeout(params, Some(ANSWER_TIMEOUT)) => {
+                    asked.map_err(|error| error.to_string())
+                }
+                () = self.connection.silent.cancelled() => {
+                    Err("the client has closed the connection".to_owned())
+                }
+            }
+        });
+        let asked = asked.await.ok_or_else(|| {
+            let message = format!(
+                "{MAX_QUESTIONS} questions wait for the yes of a person already; try again later"
+            );
+            Failure::new(DenialCode::TooManyQuestions, message)
+        })?;
+        asked.map_err(|error| {
+            let message = format!("the person could not be asked: {error}");
+            Failure::new(DenialCode::ApprovalNeeded, message)
+        })
+    }
+
+    /// Compares a call that comes with the user's answer with what the user was shown.
+    fn answered(
+        &self,
+        handle: &str,
+        answer: &ElicitResult,
+        proposal: &Proposal,
+    ) -> Result<Option<Fingerprint>, Failure> {
+        match self.pending.take(handle, self.role.as_deref()) {
+            Some(question) if question.digest == proposal.digest() => {
+                decided(answer).map(|()| question.tree)
+            }
+            Some(_) => Err(outdated("")),
+            // The protocol wants a state that is not the server's own to be an error.
+            None => {
+                let message = "the requestState is not that of an open question; make the call \
+                               again without it and without an answer";
+                self.set_reply(Err(ErrorData::invalid_params(message, None)));
+                Err(Failure::new(DenialCode::ApprovalUnknown, message))
+            }
+        }
+    }
 }
 
-impl Approver for Person {
+impl Approver for ClientApprover {
     fn approve<'a>(
         &'a self,
         proposal: &'a Proposal,
@@ -225,12 +243,12 @@ impl Approver for Person {
     }
 
     fn was_asked(&self) -> bool {
-        matches!(self.way, Way::Answered(..))
+        matches!(self.channel, Channel::Answered(..))
     }
 }
 
-/// Whether a client shows forms: one that says nothing more of elicitation does, but not one that
-/// can only open an address.
+/// Whether a client shows forms. One that declares elicitation without details does; one that
+/// declares only URLs does not.
 fn takes_forms(client: &ClientCapabilities) -> bool {
     client.elicitation.as_ref().is_some_and(|can| can.form.is_some() || can.url.is_none())
 }
@@ -243,8 +261,8 @@ fn decided(answer: &ElicitResult) -> Result<(), Failure> {
     }
 }
 
-/// What the person reads: the tool, and what it would change, or what it is called with. Characters
-/// that hide something are shown as escapes.
+/// Returns the text for the user: the tool, and what it would change or its arguments. Characters that
+/// hide text are escaped.
 fn message(proposal: &Proposal) -> String {
     let Proposal { tool, args, diff, change: _, tree: _ } = proposal;
     let (what, text) = match diff {
@@ -252,7 +270,7 @@ fn message(proposal: &Proposal) -> String {
         Some(diff) => ("It changes", String::from_utf8_lossy(diff).into_owned()),
         None => ("Its arguments", format!("{args:#}")),
     };
-    let shown = &text[..text.floor_char_boundary(SHOWN)];
+    let shown = &text[..text.floor_char_boundary(MAX_SHOWN_BYTES)];
     let rest = match text.len() - shown.len() {
         0 => String::new(),
         rest => format!("\n\nATTENTION: {rest} more bytes are not shown."),
@@ -288,13 +306,13 @@ mod tests {
         assert_eq!(digest(&handle, None), None);
         assert_ne!(shown.digest(), proposal(Some("-a\n+b\n")).digest());
         assert_eq!(digest("made up", None), None);
-        // What is shown as a binary file is the same for many contents.
+        // Binary files with different contents look the same in a diff.
         let binary = |content| Proposal { change: Some([content; 32]), ..proposal(Some("Binary")) };
         assert_eq!(binary(1).digest(), binary(1).digest());
         assert_ne!(binary(1).digest(), binary(2).digest());
-        let handles: Vec<String> = (0..=OPEN).map(|_| pending.ask(&shown, None)).collect();
+        let handles: Vec<String> = (0..=MAX_PENDING).map(|_| pending.ask(&shown, None)).collect();
         assert_eq!(digest(&handles[0], None), None);
-        assert_eq!(digest(&handles[OPEN], None), Some(shown.digest()));
+        assert_eq!(digest(&handles[MAX_PENDING], None), Some(shown.digest()));
     }
 
     #[test]
@@ -330,7 +348,7 @@ mod tests {
         assert!(text.contains("\\u{202e}"), "{text}");
         assert!(message(&proposal(Some("-a\n+b\n"))).ends_with("It changes:\n\n-a\n+b\n"));
         assert!(message(&proposal(Some(""))).contains("It changes nothing. Its arguments:\n\n{"));
-        let long = message(&proposal(Some(&"x".repeat(SHOWN + 5))));
+        let long = message(&proposal(Some(&"x".repeat(MAX_SHOWN_BYTES + 5))));
         assert!(long.ends_with("ATTENTION: 5 more bytes are not shown."), "{}", long.len());
     }
 }

@@ -1,7 +1,8 @@
-//! How much of the messages of clients is held at a time, as text and as parsed values: each client
-//! has a share, and what does not fit waits. Small messages take no part in this, so that they are
-//! never kept waiting by large ones. Large ones are parsed on threads of their own, once: their
-//! arguments go past the library, which would copy them several times on the serving thread.
+//! How much of the messages of clients is held at a time, as text and as parsed values: each address
+//! has a share. A large message counts as far as it has been received, and waits if it does not fit.
+//! Small ones have a budget of their own, so that they never wait for large ones. Large ones are parsed
+//! on threads of their own, once: their arguments go past the library, which would copy them several
+//! times on the serving thread.
 //!
 //! How many connections and calls there are, is not decided here.
 
@@ -18,91 +19,130 @@ use hyper::body::Body as _;
 use rmcp::model::{Extensions, JsonObject};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
+use super::byte_budget::{ByteBudget, Held};
 use super::message::{self, Malformed};
+use super::pace::{MinRate, Pace};
 use cofferdam_core::envelope::MAX_VALUES;
 use cofferdam_engine::runtime::blocking;
 
-/// Up to here a message is small, in bytes.
-const SMALL: usize = 32 << 10;
+/// The maximum size of a small message, in bytes.
+const MAX_SMALL_BYTES: usize = 32 << 10;
 
-/// How much text of large messages is held at a time, in bytes; of one client, half of it.
-const TEXT: usize = 64 << 20;
+/// The budget for the text of large messages, in bytes. One address gets half of it.
+const TEXT_BYTES: usize = 64 << 20;
 
-/// How long a large message waits for room.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The budget for small messages, in bytes. One address gets three quarters of it.
+const SMALL_MESSAGES_BYTES: usize = 64 << 20;
 
-/// What the large messages of all clients of a server hold. Clones are the same.
+/// What a small message counts besides its text and its values, in bytes.
+const OVERHEAD_BYTES: usize = 4 << 10;
+
+/// What a value, or a field's name, of a small message counts, in bytes.
+const VALUE_BYTES: usize = 128;
+
+/// A message that counts no more than this, in bytes, is never refused: the number of these is bounded
+/// by those of connections and calls.
+const MAX_UNREFUSED_BYTES: usize = 8 << 10;
+
+/// How long a large message waits for its part of a budget.
+const BUDGET_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How fast a body has to be sent.
+const SEND_RATE: MinRate = MinRate { bytes_per_second: 16 << 10, grace: Duration::from_secs(5) };
+
+/// The budgets for the messages of all clients. Clones share them.
 #[derive(Clone)]
 pub(super) struct Bodies(Arc<Shared>);
 
 struct Shared {
-    /// Counts bytes of text.
-    text: Budget,
-    /// Counts values, which take more memory than their text.
+    /// The text of large messages, in bytes.
+    text: Arc<ByteBudget>,
+    /// The number of their values, which take more memory than their text.
     values: Budget,
+    /// Small messages, in bytes.
+    small: Arc<ByteBudget>,
     /// How long a message waits for those before it.
     patience: Duration,
+    rate: MinRate,
 }
 
-/// A body, or a line, with what it holds of the budget.
+/// The text of a message, and its part of the budget.
 pub(super) struct Raw {
     pub text: Bytes,
-    held: Option<Part>,
+    held: Option<Held>,
 }
 
-/// A message that was looked at.
+/// A message that was parsed.
 pub(super) struct Taken {
-    /// What it is, but for large arguments.
+    /// The message, without the arguments of a large one.
     pub document: Value,
     /// The text of `document`.
     pub text: Bytes,
-    /// What was left out of a large one.
-    pub load: Option<Load>,
+    /// Its part of the budgets, and the arguments of a large one.
+    pub load: Load,
 }
 
-/// The body of a request that can't be had.
+/// Why a body can't be read.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// It is longer than a message may be.
+    /// It exceeds the maximum size of a message.
     TooLong,
-    /// Too much is held by others.
+    /// The budget is used up.
     Full,
+    /// The client sends it too slowly.
+    Slow,
     /// The connection was lost before its end.
     Broken(String),
 }
 
-/// A message that is not taken.
+/// Why a message is refused.
 #[derive(Debug)]
 pub(super) enum Refused {
     Malformed(Malformed),
-    /// Too much is held by others.
+    /// The budget is used up.
     Full,
 }
 
-/// The arguments of a large message, and what it holds of the budgets until its call has ended.
+/// A message's part of the budgets, until its call has ended, and the arguments of a large one.
 #[derive(Clone)]
 pub(super) struct Load(Arc<Loaded>);
 
 struct Loaded {
     arguments: Mutex<Option<JsonObject>>,
-    _held: (Option<Part>, Part),
+    room: Room,
+}
+
+#[expect(dead_code, reason = "it is held until it is dropped")]
+enum Room {
+    Small(Held),
+    Large(Held, Part),
 }
 
 impl Bodies {
-    /// For messages of `most` bytes at most.
+    /// Creates the budgets. A message has at most `most` bytes.
     pub fn new(most: usize) -> Self {
-        let text = TEXT.max(most.saturating_mul(2));
-        let (text, values) = (Budget::new(text), Budget::new(2 * MAX_VALUES));
-        Self(Arc::new(Shared { text, values, patience: PATIENCE }))
+        let total = TEXT_BYTES.max(most.saturating_mul(2));
+        Self(Arc::new(Shared {
+            text: ByteBudget::new(total, total / 2, most),
+            values: Budget::new(2 * MAX_VALUES),
+            small: ByteBudget::new(SMALL_MESSAGES_BYTES, SMALL_MESSAGES_BYTES / 4 * 3, 0),
+            patience: BUDGET_TIMEOUT,
+            rate: SEND_RATE,
+        }))
     }
 
-    /// Waits for a part of a budget; none, where that takes too long.
-    async fn part(&self, budget: &Budget, from: Option<IpAddr>, size: usize) -> Option<Part> {
-        tokio::time::timeout(self.0.patience, budget.wait(from, size)).await.ok()?
+    /// Waits until a message may hold `size` bytes of text. Returns false if that takes too long.
+    async fn grow(&self, held: &mut Held, size: usize) -> bool {
+        tokio::time::timeout(self.0.patience, held.grow(size)).await.is_ok()
     }
 
-    /// Reads the body of a request, of `most` bytes at most.
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// `TooLong` if it has more than `most` bytes; `Full` if the budget is used up; `Slow` if the client
+    /// is slower than the minimum rate; `Broken` if the connection is lost.
     pub async fn collect(&self, from: IpAddr, body: Body, most: usize) -> Result<Raw, Unread> {
         let hint = body.size_hint();
         if hint.lower() > most as u64 {
@@ -110,91 +150,126 @@ impl Bodies {
         }
         let longest = hint.upper().and_then(|upper| usize::try_from(upper).ok());
         let longest = longest.map_or(most, |longest| longest.min(most));
-        let (mut text, mut held) = (Vec::new(), None);
+        let (mut text, mut held): (Vec<u8>, Option<Held>) = (Vec::new(), None);
         let mut body = Limited::new(body, most);
-        while let Some(frame) = body.frame().await {
+        let mut pace = Pace::new(self.0.rate);
+        loop {
+            let frame = tokio::time::timeout_at(pace.deadline(), body.frame()).await;
+            let Some(frame) = frame.map_err(|_| Unread::Slow)? else { break };
             let frame = frame.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
                 Some(_) => Unread::TooLong,
                 None => Unread::Broken(error.to_string()),
             })?;
             let Ok(data) = frame.into_data() else { continue };
-            if held.is_none() && text.len() + data.len() > SMALL {
-                // All of it at once: nothing waits while it holds a part.
-                let part = self.part(&self.0.text, Some(from), longest).await;
-                held = Some(part.ok_or(Unread::Full)?);
-                text.reserve_exact(longest.saturating_sub(text.len()));
+            let size = text.len() + data.len();
+            if size > MAX_SMALL_BYTES {
+                let held = held.get_or_insert_with(|| self.0.text.holder(Some(from)));
+                if size > held.size() {
+                    let block = size.max(held.size() * 2).min(longest).max(size);
+                    let begun = Instant::now();
+                    if !self.grow(held, block).await {
+                        return Err(Unread::Full);
+                    }
+                    pace.pause(begun.elapsed());
+                    text.reserve_exact(block - text.len());
+                }
             }
             text.extend_from_slice(&data);
+            pace.progress(data.len());
         }
-        if let Some(part) = &mut held {
-            part.shrink(text.len());
+        if let Some(held) = &mut held {
+            text.shrink_to_fit();
+            held.complete(text.len());
         }
         Ok(Raw { text: text.into(), held })
     }
 
-    /// Whether a message is parsed where it is, since it takes part in no budget.
-    pub fn is_small(text: &[u8]) -> bool {
-        text.len() <= SMALL
+    /// Whether a message is parsed where it is, on the serving thread.
+    fn is_small(text: &[u8]) -> bool {
+        text.len() <= MAX_SMALL_BYTES
     }
 
-    /// A line that was read.
+    /// The text of a message that has been read.
     pub fn line(text: Bytes) -> Raw {
         Raw { text, held: None }
     }
 
-    /// Looks at a message: at a large one on another thread, once there is room for its values.
+    /// Parses a message: a large one on another thread, once it has its part of the budget of values.
+    ///
+    /// # Errors
+    /// `Malformed` if it is not valid; `Full` if a budget is used up.
     pub async fn take(&self, from: Option<IpAddr>, raw: Raw) -> Result<Taken, Refused> {
         let Raw { text, mut held } = raw;
         if Self::is_small(&text) {
-            let document = message::parse(&text).map_err(Refused::Malformed)?;
-            return Ok(Taken { document, text, load: None });
+            let (document, values) = message::counted(&text).map_err(Refused::Malformed)?;
+            let load = self.small(from, text.len(), values).ok_or(Refused::Full)?;
+            return Ok(Taken { document, text, load });
         }
-        if held.is_none() {
-            let part = self.part(&self.0.text, from, text.len()).await;
-            held = Some(part.ok_or(Refused::Full)?);
-        }
+        let held = match held.take() {
+            Some(held) => held,
+            None => {
+                let mut held = self.0.text.holder(from);
+                let is_held = self.grow(&mut held, text.len()).await;
+                held.complete(text.len());
+                is_held.then_some(held).ok_or(Refused::Full)?
+            }
+        };
         // No value takes less than two bytes of text.
         let most = (text.len() / 2 + 1).min(MAX_VALUES);
-        let values = self.part(&self.0.values, from, most).await;
-        let mut values = values.ok_or(Refused::Full)?;
-        // Its parts of the budgets go along: the client may go away meanwhile.
+        let values = tokio::time::timeout(self.0.patience, self.0.values.wait(from, most));
+        let mut values = values.await.ok().flatten().ok_or(Refused::Full)?;
+        // Its parts of the budgets are moved along: this future may be dropped meanwhile.
         let split = blocking(move || {
             let split = message::split(&text)?;
             values.shrink(split.values);
-            Ok((split, (held, values)))
+            Ok((split, Room::Large(held, values)))
         });
-        let (split, held) = split.await.map_err(Refused::Malformed)?;
-        let loaded = Loaded { arguments: Mutex::new(split.arguments), _held: held };
-        let load = Some(Load(Arc::new(loaded)));
+        let (split, room) = split.await.map_err(Refused::Malformed)?;
+        let loaded = Loaded { arguments: Mutex::new(split.arguments), room };
+        let load = Load(Arc::new(loaded));
         Ok(Taken { document: split.rest, text: split.text.into(), load })
+    }
+
+    /// Counts a small message. Returns `None` if the budget is used up.
+    fn small(&self, from: Option<IpAddr>, bytes: usize, values: usize) -> Option<Load> {
+        // The text counts twice: the library copies it.
+        let size = OVERHEAD_BYTES + 2 * bytes + VALUE_BYTES * values;
+        let mut held = self.0.small.holder(from);
+        if size <= MAX_UNREFUSED_BYTES {
+            held.force(size);
+        } else if !held.try_grow(size) {
+            return None;
+        }
+        held.complete(size);
+        Some(Load(Arc::new(Loaded { arguments: Mutex::default(), room: Room::Small(held) })))
     }
 }
 
 impl Load {
-    /// That of a request, if it is a large one.
+    /// Returns that of a large request.
     pub fn of(extensions: &Extensions) -> Option<Self> {
         let of_http = || extensions.get::<Parts>()?.extensions.get::<Self>();
-        extensions.get::<Self>().or_else(of_http).cloned()
+        let load = extensions.get::<Self>().or_else(of_http);
+        load.filter(|load| matches!(load.0.room, Room::Large(..))).cloned()
     }
 
-    /// The arguments that were left out of the request. They are had once.
+    /// Takes the arguments of the request. A second call returns `None`.
     pub fn arguments(&self) -> Option<JsonObject> {
         self.0.arguments.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// A number of things that clients hold, each of them half of it at most. What comes first is served
-/// first.
+/// A number of values, of which one address gets at most half. Waiting messages get them in order.
 struct Budget {
     all: Arc<Semaphore>,
-    /// What one client may hold.
+    /// The maximum for one address.
     share: usize,
     clients: Mutex<HashMap<Option<IpAddr>, Arc<Semaphore>>>,
 }
 
-/// A part of a budget. It goes back when it is dropped.
+/// A part of a budget, which is released when it is dropped.
 struct Part {
-    // In the order in which they are given back.
+    // In the order in which they are released.
     all: OwnedSemaphorePermit,
     client: OwnedSemaphorePermit,
 }
@@ -216,7 +291,7 @@ impl Budget {
 
     fn client(&self, from: Option<IpAddr>) -> Arc<Semaphore> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that hold nothing and wait for nothing have this one reference only.
+        // One that holds nothing and waits for nothing has only this reference.
         clients.retain(|_, client| Arc::strong_count(client) > 1);
         let share = || Arc::new(Semaphore::new(self.share));
         Arc::clone(clients.entry(from).or_insert_with(share))
@@ -224,7 +299,7 @@ impl Budget {
 }
 
 impl Part {
-    /// Gives back what is beyond `size`.
+    /// Releases what exceeds `size`.
     fn shrink(&mut self, size: usize) {
         for permit in [&mut self.all, &mut self.client] {
             let surplus = permit.num_permits().saturating_sub(size);
@@ -236,7 +311,7 @@ impl Part {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use futures_util::FutureExt as _;
+    use futures_util::{FutureExt as _, StreamExt as _};
 
     use super::*;
 
@@ -262,15 +337,25 @@ mod tests {
         assert!(budget.clients.lock().unwrap().len() <= 2, "a client that holds nothing is kept");
     }
 
+    /// Returns budgets with other bounds of time.
+    fn bodies(patience: Duration, rate: MinRate) -> Bodies {
+        let Bodies(shared) = Bodies::new(MOST);
+        let mut shared = Arc::into_inner(shared).unwrap();
+        (shared.patience, shared.rate) = (patience, rate);
+        Bodies(Arc::new(shared))
+    }
+
+    const MOST: usize = 16 << 20;
+
+    fn large() -> Raw {
+        Bodies::line(vec![b' '; MAX_SMALL_BYTES + 1].into())
+    }
+
     #[tokio::test]
     async fn what_waits_too_long_is_told_so() {
-        let Bodies(shared) = Bodies::new(1 << 20);
-        let mut shared = Arc::into_inner(shared).unwrap();
-        shared.patience = Duration::from_millis(20);
-        let bodies = Bodies(Arc::new(shared));
-        let line = || Bodies::line(vec![b' '; SMALL + 1].into());
+        let bodies = bodies(Duration::from_millis(20), SEND_RATE);
         let _held = bodies.0.values.wait(None, MAX_VALUES).await.unwrap();
-        assert!(matches!(bodies.take(None, line()).await, Err(Refused::Full)));
+        assert!(matches!(bodies.take(None, large()).await, Err(Refused::Full)));
         let small = Bodies::line(Bytes::from_static(b"{}"));
         assert!(bodies.take(None, small).await.is_ok());
     }
@@ -280,15 +365,99 @@ mod tests {
         let bodies = Bodies::new(8 << 20);
         let body = |size: usize| Body::from(vec![b'x'; size]);
         let address = from(1).unwrap();
-        let whole = TEXT / 2;
-        let held = bodies.0.text.wait(Some(address), whole).await.unwrap();
-        let small = bodies.collect(address, body(SMALL), 8 << 20).now_or_never();
-        assert_eq!(small.unwrap().unwrap().text.len(), SMALL);
-        let mut large = Box::pin(bodies.collect(address, body(SMALL + 1), 8 << 20));
+        let mut first = bodies.0.text.holder(Some(address));
+        assert!(first.try_grow(TEXT_BYTES / 2));
+        let small = bodies.collect(address, body(MAX_SMALL_BYTES), 8 << 20).now_or_never();
+        assert_eq!(small.unwrap().unwrap().text.len(), MAX_SMALL_BYTES);
+        let mut large = Box::pin(bodies.collect(address, body(MAX_SMALL_BYTES + 1), 8 << 20));
         assert!(large.as_mut().now_or_never().is_none());
-        drop(held);
-        assert_eq!(large.await.unwrap().text.len(), SMALL + 1);
+        drop(first);
+        assert_eq!(large.await.unwrap().text.len(), MAX_SMALL_BYTES + 1);
         let long = bodies.collect(address, body((8 << 20) + 1), 8 << 20).await;
         assert!(matches!(long, Err(Unread::TooLong)));
+    }
+
+    /// A body of which `at_once` bytes come first, and then one byte after each pause.
+    fn drips(at_once: usize, pause: Duration) -> Body {
+        let first = std::iter::once(vec![b'x'; at_once]);
+        let all = first.chain(std::iter::repeat_with(|| b"x".to_vec()));
+        Body::from_stream(futures_util::stream::iter(all).then(move |data| async move {
+            if data.len() == 1 {
+                tokio::time::sleep(pause).await;
+            }
+            Ok::<_, std::io::Error>(data)
+        }))
+    }
+
+    #[tokio::test]
+    async fn bodies_that_drip_are_ended_and_hold_what_has_come() {
+        let rate = MinRate { bytes_per_second: 16 << 10, grace: Duration::from_millis(300) };
+        let bodies = bodies(Duration::from_millis(100), rate);
+        let address = from(1).unwrap();
+        let dripping: Vec<_> = (0..64)
+            .map(|_| {
+                let bodies = bodies.clone();
+                let body = drips(MAX_SMALL_BYTES * 2, Duration::from_millis(10));
+                tokio::spawn(async move { bodies.collect(address, body, MOST).await })
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        // If the maximum size of each were reserved, they would use up the share of the address.
+        let legitimate = bodies.collect(address, Body::from(vec![b'x'; MOST]), MOST).await;
+        assert_eq!(legitimate.unwrap().text.len(), MOST);
+        for body in dripping {
+            assert!(matches!(body.await.unwrap(), Err(Unread::Slow)));
+        }
+        let mut all = bodies.0.text.holder(Some(address));
+        assert!(all.try_grow(TEXT_BYTES / 2), "what was ended still holds something");
+    }
+
+    #[tokio::test]
+    async fn bodies_that_grow_do_not_block_each_other() {
+        let bodies = bodies(Duration::from_secs(5), SEND_RATE);
+        let address = from(1).unwrap();
+        // Together they exceed the share of the address, and all are received side by side.
+        let sent: Vec<_> = (0..6)
+            .map(|_| {
+                let bodies = bodies.clone();
+                let blocks = futures_util::stream::iter(vec![vec![b'x'; MOST / 16]; 16]);
+                let body = Body::from_stream(blocks.then(|block| async {
+                    tokio::task::yield_now().await;
+                    Ok::<_, std::io::Error>(block)
+                }));
+                tokio::spawn(async move {
+                    let body = bodies.collect(address, body, MOST).await;
+                    body.map(|body| body.text.len())
+                })
+            })
+            .collect();
+        for sent in sent {
+            assert_eq!(sent.await.unwrap().unwrap(), MOST);
+        }
+    }
+
+    #[tokio::test]
+    async fn waiting_small_messages_have_a_bound() {
+        let bodies = Bodies::new(MOST);
+        let message = |size: usize| format!("{{\"a\":\"{}\"}}", "x".repeat(size));
+        let take = |last, text: String| bodies.take(from(last), Bodies::line(text.into()));
+        let mut waiting = Vec::new();
+        let refused = loop {
+            match take(1, message(MAX_SMALL_BYTES - 100)).await {
+                Ok(taken) => waiting.push(taken),
+                Err(refused) => break refused,
+            }
+        };
+        assert!(matches!(refused, Refused::Full));
+        let most = SMALL_MESSAGES_BYTES / 4 * 3 / (2 * (MAX_SMALL_BYTES - 100));
+        assert!(waiting.len() > most / 2 && waiting.len() <= most, "{}", waiting.len());
+        // Many values take more than their text.
+        let values = format!("[{}0]", "0,".repeat(10_000));
+        assert!(take(1, values.clone()).await.is_err());
+        // Short ones are counted, but never refused, nor are those of other addresses.
+        assert!(take(1, message(100)).await.is_ok());
+        assert!(take(2, values).await.is_ok());
+        drop(waiting);
+        assert!(take(1, message(MAX_SMALL_BYTES - 100)).await.is_ok());
     }
 }

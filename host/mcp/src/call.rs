@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, JsonObject,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Extensions,
     ProgressNotificationParam, ProgressToken,
 };
 use rmcp::service::{Peer, RequestContext};
@@ -15,10 +15,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
-use super::approval::Person;
+use super::approval::ClientApprover;
 use super::bodies::Load;
 use super::connection::{self, Connection, Request};
 use super::offer::Offer;
+use super::results::AnsweredCall;
+use super::slot::Slot;
 use cofferdam_core::envelope::Answer;
 use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_engine::call::Observer;
@@ -27,18 +29,18 @@ use cofferdam_engine::host::{Approver, Effects, RunOptions};
 use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::{McpRequest, Origin, Parent};
 
-/// How many reports of progress may wait for a client that is slow; what comes then is left out.
-const REPORTS: usize = 64;
+/// The maximum number of progress reports that wait for a slow client. Further ones are dropped.
+const MAX_WAITING_REPORTS: usize = 64;
 
-/// How long a client may take to hear the last ones before it gets the result.
-const LAST_REPORTS: Duration = Duration::from_secs(5);
+/// How long to wait until the last reports are sent, before the result.
+const LAST_REPORTS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why nothing more is taken of a client.
+/// The message if no further call is admitted.
 pub(super) const BUSY: &str = "the server has as many calls as it can take; try again later";
 
 impl Server {
-    /// Makes a call. What the caller can mend is a result that says so; only a name that no tool
-    /// has is an error of the protocol.
+    /// Makes a call. What the caller can correct is a result with `isError`; only an unknown tool
+    /// is an error of the protocol.
     pub(super) async fn call(
         &self,
         mut request: CallToolRequestParams,
@@ -46,110 +48,128 @@ impl Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let (shared, offer) = (&self.shared, self.offer());
         let telemetry = offer.host.telemetry();
-        let client = connection::client(&context.extensions);
-        let Some(slot) = shared.slots.take(client) else {
+        let busy = || {
             telemetry.inspect(|telemetry| telemetry.busy());
-            return Ok(failed("Busy", BUSY).into());
+            Ok(failed("Busy", BUSY).into())
+        };
+        let Some(slot) = shared.slots.take(connection::client(&context.extensions)) else {
+            return busy();
         };
         let _held = telemetry.map(|telemetry| telemetry.hold());
-        let origin = telemetry.map(|_| origin(&context)).unwrap_or_default();
-        let slot = Arc::new(slot);
-        let pending = Arc::clone(&shared.pending);
-        let (place, role) = (Arc::clone(&slot), self.role.as_deref());
-        let person = Arc::new(Person::new(pending, place, role, &mut request, &context));
-        let connection = Connection::of(&context.extensions);
-        let asked = Request::of(&context.extensions);
-        let load = Load::of(&context.extensions);
+        let (slot, pending) = (Arc::new(slot), Arc::clone(&shared.pending));
+        let (own, role) = (Arc::clone(&slot), self.role.as_deref());
+        let approver = Arc::new(ClientApprover::new(pending, own, role, &mut request, &context));
+        let tool = request.name.to_string();
+        let ended = self.run(&offer, request, &context, &approver).await;
+        if slot.is_revoked() && ended.as_ref().is_ok_and(|(answer, _)| is_cancelled(answer)) {
+            return busy();
+        }
+        if let Some(reply) = approver.reply() {
+            return reply.map(CallToolResponse::from);
+        }
+        match ended {
+            Ok((answer, effects)) => {
+                let most = offer.host.policy().limits().result;
+                Ok(self.result(&tool, answer, effects, most).into())
+            }
+            Err(refusal) => refused(&tool, refusal).map(CallToolResponse::from),
+        }
+    }
+
+    /// Runs a call and relays its progress. Cancels it when its client does not want it any more.
+    async fn run(
+        &self,
+        offer: &Arc<Offer>,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+        approver: &Arc<ClientApprover>,
+    ) -> Result<(Answer, Effects), Refusal> {
         let (cancel, cancelled) = watch::channel(false);
-        let (progress, progressed) = mpsc::channel(REPORTS);
+        let (progress, progressed) = mpsc::channel(MAX_WAITING_REPORTS);
+        let slot = Arc::clone(approver.slot());
+        let next = Arc::clone(offer.host.observer());
         let options = RunOptions {
             role: self.role.clone(),
             cancel: Some(cancelled),
-            observer: Some(Arc::new(Relay { progress, next: Arc::clone(offer.host.observer()) })),
-            approver: Some(Arc::clone(&person) as Arc<dyn Approver>),
-            origin,
-            client,
+            observer: Some(Arc::new(Relay { progress, slot, next })),
+            approver: Some(Arc::clone(approver) as Arc<dyn Approver>),
+            origin: offer.host.telemetry().map(|_| origin(context)).unwrap_or_default(),
+            client: connection::client(&context.extensions),
             ..RunOptions::default()
         };
         let token = context.meta.get_progress_token();
         let over = CancellationToken::new();
         let mut relayed = std::pin::pin!(relay(token, progressed, &over, &context.peer));
+        let mut unwanted = std::pin::pin!(self.unwanted(context, approver.slot()));
         let ended = {
-            let args = request.arguments.unwrap_or_default();
-            let mut call = std::pin::pin!(async {
-                match load {
-                    None => offer.host.call_parsed(&request.name, args, &options).await,
-                    Some(load) => {
-                        let call = (request.name.to_string(), args, options);
-                        apart(Arc::clone(&offer), load, call).await
-                    }
-                }
-            });
+            let mut call = std::pin::pin!(make(offer, request, options, &context.extensions));
             loop {
                 tokio::select! {
                     ended = &mut call => break ended,
-                    // It goes on until it is told that the call is over.
+                    // It continues until `over` is cancelled.
                     () = &mut relayed => {}
-                    () = context.ct.cancelled(), if !*cancel.borrow() => {
-                        cancel.send_replace(true);
-                    }
-                    () = asked.cancelled.cancelled(), if !*cancel.borrow() => {
-                        cancel.send_replace(true);
-                    }
-                    () = connection.gone.cancelled(), if !*cancel.borrow() => {
-                        cancel.send_replace(true);
-                    }
-                    () = shared.stopping.cancelled(), if !*cancel.borrow() => {
+                    () = &mut unwanted, if !*cancel.borrow() => {
                         cancel.send_replace(true);
                     }
                 }
             }
         };
         over.cancel();
-        if !*cancel.borrow() && tokio::time::timeout(LAST_REPORTS, relayed).await.is_err() {
+        if !*cancel.borrow() && tokio::time::timeout(LAST_REPORTS_TIMEOUT, relayed).await.is_err() {
             tracing::debug!("a client does not take the progress that it asked for");
         }
         if ended.as_ref().is_ok_and(|(answer, _)| !is_cancelled(answer)) {
-            asked.done();
+            Request::of(&context.extensions).done();
         }
-        if let Some(reply) = person.reply() {
-            return reply.map(CallToolResponse::from);
-        }
-        match ended {
-            Ok((answer, effects)) => {
-                let most = offer.host.policy().limits().result;
-                Ok(self.result(&request.name, answer, effects, most).into())
-            }
-            Err(refusal) => refused(&request.name, refusal).map(CallToolResponse::from),
+        ended
+    }
+
+    /// Waits until a call is cancelled by its client, the end of the connection, the server, or a call
+    /// of another client.
+    async fn unwanted(&self, context: &RequestContext<RoleServer>, slot: &Slot) {
+        let connection = Connection::of(&context.extensions);
+        let request = Request::of(&context.extensions);
+        tokio::select! {
+            () = context.ct.cancelled() => {}
+            () = request.cancelled.cancelled() => {}
+            () = connection.gone.cancelled() => {}
+            () = self.shared.stopping.cancelled() => {}
+            () = slot.revoked() => {}
         }
     }
 
     fn result(&self, tool: &str, answer: Answer, effects: Effects, most: usize) -> CallToolResult {
-        let (results, role) = (&self.shared.results, self.role.as_deref());
+        let results = &self.shared.results;
+        let call = AnsweredCall { tool, role: self.role.as_deref(), budget: most };
         let mut result = match answer.outcome {
-            Outcome::Executed(output) => results.result(tool, role, output, most),
+            Outcome::Executed(output) => results.result(call, output),
             Outcome::Failed(Failure { code, message, detail, .. }) => {
-                results.failure(tool, role, format!("{code}: {message}"), detail, most)
+                results.failure(call, format!("{code}: {message}"), detail)
             }
         };
         if !answer.warnings.is_empty() {
             let warnings = answer.warnings.join("\n");
             result.content.push(ContentBlock::text(format!("[Warning: {warnings}]")));
         }
-        results.add_outputs(&mut result, role, effects.outputs, most);
+        results.add_outputs(call, &mut result, effects.outputs);
         result
     }
 }
 
-/// Makes a call on a thread of its own: to check large arguments and to copy them takes a while, and
-/// no other client waits for that. It ends when nothing waits for it any more.
-async fn apart(
-    offer: Arc<Offer>,
-    load: Load,
-    (tool, args, options): (String, JsonObject, RunOptions),
+/// Makes a call: one with large arguments on a thread of its own, since to check and to copy them takes
+/// a while, and no other client waits for that. It ends when this future is dropped.
+async fn make(
+    offer: &Arc<Offer>,
+    request: CallToolRequestParams,
+    options: RunOptions,
+    extensions: &Extensions,
 ) -> Result<(Answer, Effects), Refusal> {
+    let (tool, args) = (request.name, request.arguments.unwrap_or_default());
+    let Some(load) = Load::of(extensions) else {
+        return offer.host.call_parsed(&tool, args, &options).await;
+    };
     let (_waiting, gone) = oneshot::channel::<()>();
-    let runtime = Handle::current();
+    let (runtime, offer) = (Handle::current(), Arc::clone(offer));
     let call = async move {
         let args = load.arguments().unwrap_or(args);
         tokio::select! {
@@ -160,8 +180,8 @@ async fn apart(
     blocking(move || runtime.block_on(call)).await
 }
 
-/// Which request asks for a call, and the span that the client made it in: that of the message, or
-/// that of the HTTP request around it.
+/// Returns the request of a call and its parent span: that of the message, or else that of the HTTP
+/// request.
 fn origin(context: &RequestContext<RoleServer>) -> Origin {
     let head = context.extensions.get::<Parts>();
     let header = |name| head?.headers.get(name)?.to_str().ok();
@@ -181,29 +201,35 @@ fn origin(context: &RequestContext<RoleServer>) -> Origin {
     Origin { parent, request: Some(request) }
 }
 
-/// What a call reports: how much is done, of how much, and a word about it.
+/// A progress report: done, total, message.
 type Report = (u64, Option<u64>, String);
 
-/// Takes a call's progress to its client.
+/// Passes a call's progress to its client.
 struct Relay {
     progress: mpsc::Sender<Report>,
+    slot: Arc<Slot>,
     next: Arc<dyn Observer>,
 }
 
 impl Observer for Relay {
+    fn started(&self) {
+        self.next.started();
+        self.slot.runs();
+    }
+
     fn message(&self, call: &str, level: tracing::Level, message: &str) {
         self.next.message(call, level, message);
     }
 
     fn progress(&self, call: &str, done: u64, total: Option<u64>, message: &str) {
         self.next.progress(call, done, total, message);
-        // A plugin does not wait for a client, and a client that is slow is not flooded.
+        // A plugin does not wait for a slow client.
         let _ = self.progress.try_send((done, total, message.to_owned()));
     }
 }
 
-/// Tells the client of progress, if it asked for that: until the call is `over`, and then what is
-/// left.
+/// Sends progress to the client if it asked for that, until the call is `over` and the remaining
+/// reports are sent.
 async fn relay(
     token: Option<ProgressToken>,
     mut progressed: mpsc::Receiver<Report>,
@@ -219,7 +245,7 @@ async fn relay(
             () = over.cancelled() => return,
         };
         let (done, total, message) = report;
-        // The protocol wants it to grow.
+        // The protocol requires it to increase.
         if last.is_some_and(|last| done <= last) {
             continue;
         }
@@ -233,7 +259,7 @@ async fn relay(
     }
 }
 
-/// Whether a call was cancelled before its commit, and so has changed nothing.
+/// Whether a call was cancelled before its commit, so that it has changed nothing.
 fn is_cancelled(answer: &Answer) -> bool {
     matches!(&answer.outcome, Outcome::Failed(failure) if failure.status == Status::Skipped)
 }

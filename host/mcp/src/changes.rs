@@ -1,4 +1,4 @@
-//! Telling clients that a list has changed: in the sessions of older revisions all of them, since
+//! Notifies clients of lists that have changed: all clients in sessions of older revisions; since
 //! 2026-07-28 those that listen (`subscriptions/listen`).
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,12 +14,12 @@ use super::connection::Connection;
 use super::offer::Offer;
 use super::work::busy;
 
-/// How long a client may take to hear of a change.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for a client to take a notification.
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is said of those lists of a role that have changed.
+/// Returns the notifications for the lists of a role that have changed.
 fn notices(old: &Offer, new: &Offer, role: Option<&str>) -> Vec<ServerNotification> {
-    // A role that is gone has no tools.
+    // A role that does not exist any more has no tools.
     let tools = |offer: &Offer| offer.tools(role).ok();
     let lists = [
         (tools(old) != tools(new), ToolListChangedNotification::default().into()),
@@ -39,7 +39,7 @@ impl Sessions {
         sessions.push((peer, role));
     }
 
-    /// Tells each session what has changed for its role.
+    /// Notifies each session of what has changed for its role.
     pub(super) async fn tell(&self, old: &Offer, new: &Offer) {
         let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let told = sessions.iter().map(|(peer, role)| async move {
@@ -49,7 +49,7 @@ impl Sessions {
                 }
                 Ok::<_, ServiceError>(())
             };
-            if !matches!(tokio::time::timeout(PATIENCE, tell).await, Ok(Ok(()))) {
+            if !matches!(tokio::time::timeout(NOTIFY_TIMEOUT, tell).await, Ok(Ok(()))) {
                 tracing::debug!("a client does not hear that its lists have changed");
             }
         });
@@ -57,10 +57,10 @@ impl Sessions {
     }
 }
 
-/// Tells a client of each change that it listens for, until it stops or the server does.
+/// Notifies a client of each change that it listens for, until it or the server stops.
 ///
 /// # Errors
-/// A client that listens too often already.
+/// `Busy` if the client has too many requests that listen.
 pub(super) async fn listen(
     server: &Server,
     context: &SubscriptionContext,

@@ -1,4 +1,4 @@
-//! What a request knows of the connection that it came by, and what becomes of it.
+//! The connection of a client, its open requests, and their cancellation.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,25 +13,24 @@ use tokio_util::sync::CancellationToken;
 
 use cofferdam_workspace::fair_queue::Client;
 
-/// A client on standard input and output, or in a session; it stands among the extensions of each
-/// of its requests.
+/// A client on standard input and output, or in a session. Each of its requests has it as an extension.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Connection {
-    /// Cancelled when nothing more is heard of the client, so that nobody answers a question.
+    /// Cancelled when the client sends nothing more, so that it can't answer a question.
     pub silent: CancellationToken,
-    /// Cancelled when nothing that is said reaches the client any more, so that no call is of use.
+    /// Cancelled when nothing can be sent to the client any more, so that its calls are useless.
     pub gone: CancellationToken,
-    /// Tells its client from others; 0 where it has nothing of its own.
+    /// Identifies its client; 0 if it has no number of its own.
     pub id: u64,
-    /// What waits to be read by the client, in bytes, where that is known.
+    /// How many bytes wait to be read by the client, if that is known.
     pub unread: Option<watch::Receiver<usize>>,
     requests: Arc<Requests>,
-    /// How many of its requests listen for changes.
+    /// The number of its requests that listen for changes.
     listening: Arc<AtomicUsize>,
 }
 
-/// How many requests of a connection may listen for changes.
-const LISTENING: usize = 16;
+/// The maximum number of requests of a connection that listen for changes.
+const MAX_LISTENING: usize = 16;
 
 /// A request that listens, until it is dropped.
 pub(super) struct Listening(Arc<AtomicUsize>);
@@ -42,30 +41,30 @@ impl Drop for Listening {
     }
 }
 
-/// The requests of a connection that have not ended.
+/// The open requests of a connection.
 #[derive(Debug, Default)]
 struct Requests {
     open: Mutex<HashMap<RequestId, Request>>,
     ended: Notify,
 }
 
-/// A request that has not ended; it stands among its own extensions.
+/// An open request, which has this as an extension.
 ///
 /// The library forgets a request that its client cancels, and drops its answer. But a client
 /// must be told what a call has done, so cancellations are handled here and not by the library.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Request {
-    /// Cancelled when the client does not want it any more.
+    /// Cancelled when the client cancels it.
     pub cancelled: CancellationToken,
-    /// Whether it is about changes: it ends by being cancelled, and the library sees to that.
+    /// Whether it listens for changes: the library cancels these.
     listens: bool,
-    /// Whether the answer is sent although it was cancelled: it was done by then.
+    /// Whether the answer is sent even if it was cancelled, since its work was done by then.
     is_done: Arc<AtomicBool>,
     /// Cancelled when it has ended.
     ended: CancellationToken,
 }
 
-/// What a message cancels.
+/// The request that a message cancels.
 #[derive(Debug)]
 pub(super) enum Cancelled {
     /// No request that is known.
@@ -74,17 +73,17 @@ pub(super) enum Cancelled {
 }
 
 impl Request {
-    /// The request of these extensions; one that is not cancelled, where it stands for itself.
+    /// Returns the request of these extensions, or else a new one, which is never cancelled.
     pub fn of(extensions: &Extensions) -> Self {
         extensions.get().cloned().unwrap_or_default()
     }
 
-    /// The answer is sent, even if the request was cancelled.
+    /// Has the answer sent even if the request was cancelled.
     pub fn done(&self) {
         self.is_done.store(true, Ordering::Release);
     }
 
-    /// Waits until it has ended. Says whether its client got an answer.
+    /// Waits until it has ended. Returns whether the client got an answer.
     pub async fn answered(&self) -> bool {
         self.ended.cancelled().await;
         self.is_answered()
@@ -96,23 +95,23 @@ impl Request {
 }
 
 impl Connection {
-    /// A connection of a client of its own.
+    /// Creates the connection of a new client.
     pub fn new() -> Self {
         Self { id: next_id(), ..Self::default() }
     }
 
-    /// Adds what waits to be read by its client, in bytes.
+    /// Adds the number of bytes that wait to be read by its client.
     #[must_use]
     pub fn of_reader(self, unread: watch::Receiver<usize>) -> Self {
         Self { unread: Some(unread), ..self }
     }
 
-    /// The connection that a request came by; one that does not end, where it stands for itself.
+    /// Returns the connection of a request, or else a new one, which never ends.
     pub fn of(extensions: &Extensions) -> Self {
         extensions.get().cloned().unwrap_or_default()
     }
 
-    /// Tells a request of it.
+    /// Adds this connection and the open request to the extensions of a request.
     pub fn stamp(&self, message: &mut ClientJsonRpcMessage) {
         let JsonRpcMessage::Request(message) = message else { return };
         let listens = matches!(message.request, ClientRequest::SubscriptionsListenRequest(_));
@@ -123,19 +122,19 @@ impl Connection {
         self.open().insert(message.id.clone(), request);
     }
 
-    /// One more request that listens; none, where too many do.
+    /// Adds a request that listens. Returns `None` if there are too many.
     pub fn listen(&self) -> Option<Listening> {
         let before = self.listening.fetch_add(1, Ordering::Relaxed);
         let listening = Listening(Arc::clone(&self.listening));
-        (before < LISTENING).then_some(listening)
+        (before < MAX_LISTENING).then_some(listening)
     }
 
-    /// How many requests have not ended.
+    /// The number of open requests.
     pub fn requests(&self) -> usize {
         self.open().len()
     }
 
-    /// Waits until fewer requests are open than this many.
+    /// Waits until fewer than `most` requests are open.
     pub async fn has_fewer_than(&self, most: usize) {
         while self.requests() >= most {
             let mut ended = std::pin::pin!(self.requests.ended.notified());
@@ -146,7 +145,8 @@ impl Connection {
         }
     }
 
-    /// What a message cancels. None where that is not what it says, or is the library's business.
+    /// Cancels the request that a message names. Returns `None` if the message is something else, or if
+    /// the library handles it.
     pub fn cancelled_by(&self, message: &ClientJsonRpcMessage) -> Option<Cancelled> {
         let JsonRpcMessage::Notification(message) = message else { return None };
         let ClientNotification::CancelledNotification(cancelled) = &message.notification else {
@@ -155,7 +155,7 @@ impl Connection {
         let Some(id) = &cancelled.params.request_id else { return Some(Cancelled::Nothing) };
         let mut open = self.open();
         match open.get(id) {
-            // The library must not hear of it: the request may be on its way.
+            // The library must not get it: the request may still come.
             None => Some(Cancelled::Nothing),
             Some(request) if request.listens => {
                 open.remove(id);
@@ -168,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// Notes what is answered. Says whether it is to be sent: the protocol wants no answer to a
-    /// request that was cancelled and has done nothing.
+    /// Ends the request that a message answers. Returns whether to send it: the protocol requires that
+    /// a request that was cancelled and has done nothing gets no answer.
     pub fn ends(&self, message: &ServerJsonRpcMessage) -> bool {
         let id = match message {
             JsonRpcMessage::Response(response) => Some(&response.id),
@@ -188,13 +188,13 @@ impl Connection {
     }
 }
 
-/// A client that has no other name.
+/// Returns the number of a new client.
 pub(super) fn next_id() -> u64 {
     static CLIENTS: AtomicU64 = AtomicU64::new(1);
     CLIENTS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Whom a request is of: of a session or a pipe, or of an HTTP connection.
+/// Returns the client of a request: a session, a pipe, or an HTTP connection.
 pub(super) fn client(extensions: &Extensions) -> Client {
     let head = extensions.get::<axum::http::request::Parts>();
     let from = head.and_then(|head| head.extensions.get::<Client>()).copied().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The server over streamable HTTP: `/mcp`, and `/mcp/ROLE` for each role where the server itself
 //! is under none.
 //!
-//! A page in a browser must not reach a server on the person's own machine: requests name one of
+//! A page in a browser must not reach a server on the user's own machine: requests name one of
 //! the known hosts (DNS rebinding), and a browser's `Origin` must be an allowed one. TLS is a
 //! proxy's business.
 
@@ -29,20 +29,24 @@ use super::Server;
 use super::bodies::{Bodies, Refused, Unread};
 use super::connections::{Connections, Peer, answer};
 use super::message::Malformed;
-use super::sessions::{Places, SESSIONS, Sessions};
+use super::sessions::{MAX_SESSIONS, Places, Sessions};
 
 /// How long the body of a request may take.
-const BODY: Duration = Duration::from_secs(60);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long clients get to read what is left to say when the server stops, and then again to hear
-/// that the streams without an end have one.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long clients get to read their answers when the server stops, and again after the streams
+/// without an end are closed.
+const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many connections may wait to be taken.
+/// How many connections may wait to be accepted.
 const BACKLOG: u32 = 4096;
 
-/// How many addresses are remembered before those are forgotten that have been quiet.
-const ADDRESSES: usize = 10_000;
+/// The size of the socket buffers of a connection, in bytes. The system reserves twice as much, for its
+/// own bookkeeping.
+const SOCKET_BUFFER_BYTES: u32 = 128 << 10;
+
+/// The number of addresses in the rate limiter from which on idle ones are removed.
+const MAX_RATED_ADDRESSES: usize = 10_000;
 
 /// Who may reach the server.
 #[derive(Debug, Clone, Default)]
@@ -106,17 +110,20 @@ pub async fn serve_http(
     let router = router(&server, &access, address.port(), &closing);
     let mut connections = Connections::accept(listener, router, &server.shared.stopping).await;
     server.ended().await;
-    connections.ended(LAST_ANSWERS).await;
+    connections.ended(LAST_ANSWERS_TIMEOUT).await;
     closing.cancel();
-    connections.ended(LAST_ANSWERS).await;
+    connections.ended(LAST_ANSWERS_TIMEOUT).await;
     Ok(())
 }
 
-/// Listens on an address, where a crowd may come at once.
+/// Listens on an address, with a long backlog.
 #[expect(clippy::disallowed_methods, reason = "clients connect to it, if the operator says so")]
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
+    // Accepted connections inherit them.
+    socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+    socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -156,7 +163,7 @@ fn router(server: &Server, access: &Access, port: u16, closing: &CancellationTok
     let bodies = Bodies::new(server.longest());
     let wanted = access.token.as_deref().map(digest);
     let rate = access.rate.map(|rate| Arc::new(RateLimiter::keyed(Quota::per_second(rate))));
-    // Whether it is there, anybody may ask.
+    // Anyone may ask whether the server runs.
     mcp.layer(middleware::from_fn(answer))
         .layer(middleware::from_fn_with_state((server.longest(), places, bodies), take))
         .layer(middleware::from_fn_with_state(wanted, authorize))
@@ -165,8 +172,8 @@ fn router(server: &Server, access: &Access, port: u16, closing: &CancellationTok
         .layer(middleware::from_fn(address))
 }
 
-/// Lets requests pass that say in one way only what they are addressed to, and where they are from.
-/// Whether that host and that origin are allowed, the library looks at: at the first of each.
+/// Refuses requests whose target or origin is ambiguous. The library checks whether they are allowed:
+/// the first of each.
 async fn address(request: Request, next: Next) -> Response {
     match misaddressed(&request) {
         None => next.run(request).await,
@@ -174,7 +181,7 @@ async fn address(request: Request, next: Next) -> Response {
     }
 }
 
-/// What is wrong with where a request is addressed to, or says that it is from.
+/// Returns what is wrong with the target or the origin of a request.
 fn misaddressed(request: &Request) -> Option<(StatusCode, &'static str)> {
     let one = |name| {
         let mut values = request.headers().get_all(name).iter();
@@ -209,8 +216,7 @@ fn misaddressed(request: &Request) -> Option<(StatusCode, &'static str)> {
     }
 }
 
-/// A host, in lower case, and its port. None for anything that could be read in another way, such as
-/// one with a user.
+/// Returns a host in lower case, and its port. `None` for anything ambiguous, such as one with a user.
 fn authority(text: &str) -> Option<(String, Option<u16>)> {
     let end = match text.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,
@@ -240,7 +246,7 @@ fn service(server: Server, config: &StreamableHttpServerConfig, places: &Places)
     StreamableHttpService::new(move || Ok(server.clone()), sessions, config.clone())
 }
 
-/// The servers of the roles that somebody has asked for.
+/// The servers of the roles that clients have asked for.
 struct Roles {
     server: Server,
     config: StreamableHttpServerConfig,
@@ -249,7 +255,7 @@ struct Roles {
 }
 
 impl Roles {
-    /// The server of a role that there is now.
+    /// Returns the server of a role, if the role exists now.
     fn service(&self, role: &str) -> Option<Service> {
         let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
         let Ok(server) = self.server.under(role) else {
@@ -272,8 +278,8 @@ async fn under_role(
     }
 }
 
-/// Takes the body of a request, within the time and the size that it may have, and says what the
-/// library does not: what is wrong with a message, and that there are too many sessions.
+/// Reads the body of a request within its limits. Refuses what the library would not explain: malformed
+/// messages, and too many sessions.
 async fn take(
     State((most, places, bodies)): State<(usize, Places, Bodies)>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
@@ -281,15 +287,11 @@ async fn take(
     next: Next,
 ) -> Response {
     let (mut head, body) = request.into_parts();
-    let body = tokio::time::timeout(BODY, bodies.collect(from.ip(), body, most)).await;
+    let body = tokio::time::timeout(BODY_TIMEOUT, bodies.collect(from.ip(), body, most)).await;
     let mut body = match body {
         Ok(Ok(body)) => body,
         Ok(Err(unread)) => return not_read(unread, most),
-        Err(_) => {
-            let text = format!("the body did not come within {} s\n", BODY.as_secs());
-            return (StatusCode::REQUEST_TIMEOUT, [(header::CONNECTION, "close")], text)
-                .into_response();
-        }
+        Err(_) => return not_read(Unread::Slow, most),
     };
     let is_message = head.method == Method::POST && is_json(&head.headers);
     if is_message {
@@ -299,13 +301,11 @@ async fn take(
             Err(Refused::Full) => return not_read(Unread::Full, most),
         };
         if places.are_taken() && message.document["method"] == "initialize" {
-            let text = format!("there are {SESSIONS} sessions already; try again later\n");
+            let text = format!("there are {MAX_SESSIONS} sessions already; try again later\n");
             let later = [(header::RETRY_AFTER, "60")];
             return (StatusCode::SERVICE_UNAVAILABLE, later, text).into_response();
         }
-        if let Some(load) = message.load {
-            head.extensions.insert(load);
-        }
+        head.extensions.insert(message.load);
         body = Bodies::line(message.text);
     }
     let text = body.text.clone();
@@ -316,7 +316,7 @@ async fn take(
     answer
 }
 
-/// What the sender of a body hears that can't be had.
+/// The response if a body can't be read.
 fn not_read(unread: Unread, most: usize) -> Response {
     match unread {
         Unread::TooLong => {
@@ -324,9 +324,17 @@ fn not_read(unread: Unread, most: usize) -> Response {
             (StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
         }
         Unread::Full => {
-            let text = "the server holds as many large messages as it can; try again later\n";
+            let text = "the server holds as many messages as it can; try again later\n";
             let later = [(header::RETRY_AFTER, "5"), (header::CONNECTION, "close")];
             (StatusCode::SERVICE_UNAVAILABLE, later, text).into_response()
+        }
+        Unread::Slow => {
+            let text = format!(
+                "the body comes too slowly: it has {} s, and may not pause for long\n",
+                BODY_TIMEOUT.as_secs()
+            );
+            let close = [(header::CONNECTION, "close")];
+            (StatusCode::REQUEST_TIMEOUT, close, text).into_response()
         }
         Unread::Broken(error) => {
             let text = format!("the body can't be read: {error}\n");
@@ -340,14 +348,14 @@ fn refused(malformed: &Malformed) -> Response {
     (StatusCode::BAD_REQUEST, kind, malformed.answer().to_string()).into_response()
 }
 
-/// Whether the body is said to be JSON, so that its type is not what is wrong with it.
+/// Whether the body is declared as JSON.
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next());
     kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// Lets requests pass as long as their address does not send too many.
+/// Refuses requests of an address that exceeds its rate.
 async fn slow_down(
     State(rate): State<Option<Arc<DefaultKeyedRateLimiter<IpAddr>>>>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
@@ -355,7 +363,7 @@ async fn slow_down(
     next: Next,
 ) -> Response {
     let Some(rate) = rate else { return next.run(request).await };
-    if rate.len() > ADDRESSES {
+    if rate.len() > MAX_RATED_ADDRESSES {
         rate.retain_recent();
     }
     match rate.check_key(&from.ip()) {
@@ -372,8 +380,8 @@ fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// Lets requests pass that bring the token (RFC 6750). Digests are compared, so the time that it
-/// takes says nothing about the token.
+/// Refuses requests without the token (RFC 6750). Digests are compared, so that the time reveals
+/// nothing about the token.
 async fn authorize(
     State(wanted): State<Option<[u8; 32]>>,
     Extension(peer): Extension<Arc<Peer>>,
@@ -387,7 +395,7 @@ async fn authorize(
     let brought = request.headers().get(header::AUTHORIZATION);
     let token = brought.and_then(|value| {
         let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-        // RFC 9110, section 11.1: in whatever case.
+        // RFC 9110, section 11.1: in any case.
         scheme.eq_ignore_ascii_case("Bearer").then_some(token)
     });
     if token.is_some_and(|token| digest(token) == wanted) {

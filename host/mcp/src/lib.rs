@@ -1,12 +1,13 @@
 //! The MCP server: a host's tools for every client of the Model Context Protocol, on standard
 //! input and output or over HTTP. It serves revision 2026-07-28, which knows no sessions, and the
 //! older ones, which begin with `initialize`. Only what a client sees is decided here; what a call
-//! may do and how it runs is the host's business.
+//! may do and how it runs is decided by the host.
 //!
 //! Source: <https://modelcontextprotocol.io/specification>.
 
 mod approval;
 mod bodies;
+mod byte_budget;
 mod call;
 mod changes;
 mod connection;
@@ -14,6 +15,7 @@ mod connections;
 mod http;
 mod message;
 mod offer;
+mod pace;
 mod page;
 mod params;
 mod prompts;
@@ -57,20 +59,20 @@ use cofferdam_workspace::fair_queue::FairSemaphore;
 
 pub use http::{Access, HttpError, serve_http};
 
-/// How many calls of a client may wait for a free worker; one more is told that the server is busy.
-const WAITING: usize = 64;
+/// The maximum number of calls of a client that wait for a worker. Further ones end with `Busy`.
+const MAX_WAITING_CALLS: usize = 64;
 
-/// How long calls that are still running when the server stops get to end.
-const LAST_CALLS: Duration = Duration::from_secs(5);
+/// How long to wait for running calls when the server stops.
+const LAST_CALLS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a client may keep a list, in milliseconds. It changes when a person changes the
-/// settings or the plugins; clients that listen hear of that at once.
-const FRESH: u64 = 60 * 1000;
+/// How long a client may keep a list, in milliseconds. It changes when the user changes the settings or
+/// the plugins; clients that listen are notified at once.
+const LIST_TTL_MS: u64 = 60 * 1000;
 
-/// A server that ended because something was wrong.
+/// Why a server ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The client said something other than MCP at the beginning.
+    /// The client's first message was not one of MCP.
     #[error("the client did not begin as MCP does: {0}")]
     Handshake(String),
     /// The task that serves has failed.
@@ -78,40 +80,40 @@ pub enum ServeError {
     Task(#[from] tokio::task::JoinError),
 }
 
-/// A server that goes on as it was.
+/// Why new settings are not used: the server continues with the old ones.
 #[derive(Debug, thiserror::Error)]
 pub enum RenewError {
     /// The settings or the plugins can't be used.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The role that is served is gone.
+    /// The served role does not exist any more.
     #[error("{0}")]
     Role(#[from] Refusal),
 }
 
-/// A host as an MCP server, under one role. Clones serve the same host.
+/// A host as an MCP server, under one role. Clones share the host.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
     role: Option<String>,
 }
 
-/// What the servers of all roles have in common.
+/// What the servers of all roles share.
 struct Shared {
     offer: watch::Sender<Arc<Offer>>,
     sessions: Sessions,
     slots: Slots,
-    /// Of what is work and no call.
+    /// Permits for work besides calls.
     works: Arc<FairSemaphore>,
     results: Results,
     listings: Listings<Resource>,
     pending: Arc<Pending>,
-    /// Ends every call.
+    /// Cancelled to end every call.
     stopping: CancellationToken,
 }
 
 impl Server {
-    /// The tools of a role, or all of them. `stopping` ends every call.
+    /// Creates a server for the tools of a role, or all of them. Cancelling `stopping` ends every call.
     ///
     /// # Errors
     /// An unknown role.
@@ -126,7 +128,7 @@ impl Server {
         let shared = Shared {
             offer: watch::Sender::new(Arc::new(offer)),
             sessions: Sessions::default(),
-            slots: Slots::new(workers + WAITING),
+            slots: Slots::new(workers + MAX_WAITING_CALLS),
             works: Arc::new(FairSemaphore::new(workers)),
             results: Results::default(),
             listings: Listings::default(),
@@ -136,7 +138,7 @@ impl Server {
         Ok(Self { shared: Arc::new(shared), role: role.map(str::to_owned) })
     }
 
-    /// The same server under another role, with which it shares its workers.
+    /// Returns this server under another role. They share the workers.
     ///
     /// # Errors
     /// An unknown role.
@@ -145,28 +147,28 @@ impl Server {
         Ok(Self { shared: Arc::clone(&self.shared), role: Some(role.to_owned()) })
     }
 
-    /// What takes telemetry of its calls, where that is on.
+    /// Returns the telemetry of its calls, if it is on.
     pub fn telemetry(&self) -> Option<Arc<Telemetry>> {
         self.offer().host.telemetry().cloned()
     }
 
-    /// What is served now. Whoever began with it ends with it.
+    /// Returns what is served now. A request uses one until it ends.
     fn offer(&self) -> Arc<Offer> {
         Arc::clone(&self.shared.offer.borrow())
     }
 
-    /// The tools of its role now.
+    /// Returns the current tools of its role.
     fn tools(&self) -> Result<Arc<[Tool]>, ErrorData> {
         let tools = self.offer().tools(self.role.as_deref());
         tools.map_err(|refusal| ErrorData::invalid_request(refusal.feedback, None))
     }
 
-    /// Goes on with other settings and plugins, and tells the clients whose lists have changed.
-    /// Calls that have begun end with what they began with.
+    /// Continues with other settings and plugins, and notifies the clients whose lists have changed.
+    /// Running calls keep the old ones.
     ///
     /// # Errors
-    /// See [`Host::renewed`]; settings that no longer have the server's own role. The server goes
-    /// on as it was then.
+    /// See [`Host::renewed`]; `Role` if the server's own role does not exist any more. The server then
+    /// continues with the old ones.
     pub async fn renew(&self, config: Config) -> Result<(), RenewError> {
         let (old, role) = (self.offer(), self.role.clone());
         let renewed = blocking(move || {
@@ -191,11 +193,11 @@ impl Server {
         let (transport, writer) = Stdio::new(input, output, self.longest());
         let served = match self.clone().serve_with_ct(transport, stopping.clone()).await {
             Ok(running) => running.waiting().await.map(drop).map_err(ServeError::from),
-            // A client that says nothing wants nothing.
+            // A client may close the connection without a message.
             Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
                 Ok(())
             }
-            // Its own words would show the message as this program's source has it.
+            // The library's text would show the message in Rust's syntax.
             Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
                 Err(ServeError::Handshake("its first message is no request".to_owned()))
             }
@@ -206,14 +208,14 @@ impl Server {
         served
     }
 
-    /// How long a message may be, in bytes.
+    /// The maximum size of a message, in bytes.
     fn longest(&self) -> usize {
         self.offer().host.policy().limits().envelope
     }
 
-    /// Waits until no call runs any more: what one was writing is written, or not at all.
+    /// Waits until no call is running, so that each has committed its changes or none of them.
     async fn ended(&self) {
-        if tokio::time::timeout(LAST_CALLS, self.shared.slots.all()).await.is_err() {
+        if tokio::time::timeout(LAST_CALLS_TIMEOUT, self.shared.slots.all()).await.is_err() {
             tracing::warn!("a call did not end in time; what it changed is not kept");
         }
     }
@@ -242,7 +244,7 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         let (tools, next_cursor) = page(&self.tools()?, request, |tool| tool.name.to_string())?;
         let result = ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) };
-        Ok(result.with_ttl_ms(FRESH).with_cache_scope(page::SCOPE))
+        Ok(result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(page::SCOPE))
     }
 
     async fn call_tool(
@@ -250,7 +252,7 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        // It is large, and the library moves it about.
+        // The future is large, and the library moves it.
         Box::pin(self.call(request, context)).await
     }
 
@@ -306,7 +308,7 @@ impl ServerHandler for Server {
         let (prompts, next_cursor) = page(&all, request, |prompt| prompt.name.clone())?;
         let result =
             ListPromptsResult { next_cursor, ..ListPromptsResult::with_all_items(prompts) };
-        Ok(result.with_ttl_ms(FRESH).with_cache_scope(page::SCOPE))
+        Ok(result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(page::SCOPE))
     }
 
     async fn get_prompt(
@@ -325,7 +327,7 @@ impl ServerHandler for Server {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        // Of what is asked for, the library takes what the capabilities name.
+        // The library removes what the capabilities do not name.
         Some(requested.clone())
     }
 

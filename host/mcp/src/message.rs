@@ -1,7 +1,7 @@
-//! Reading messages: a key that stands twice is an error, as it is in envelopes. What the sender
-//! of one hears that can't be taken.
+//! Parsing messages, and the errors for those that can't be parsed. A duplicate key is an error, as it
+//! is in envelopes.
 //!
-//! Source: JSON-RPC 2.0, section 5: a request whose id can't be seen is answered with the id null.
+//! Source: JSON-RPC 2.0, section 5: an error has the id null if that of the request can't be read.
 
 use std::fmt;
 
@@ -18,10 +18,10 @@ use serde_json::{Map, Value, json};
 use cofferdam_core::envelope;
 use cofferdam_core::schema::show;
 
-/// A message.
+/// Parses a message.
 ///
 /// # Errors
-/// Text that is none.
+/// See [`parse`]; JSON that is not a message of MCP.
 pub(super) fn read(text: &[u8]) -> Result<ClientJsonRpcMessage, Malformed> {
     let document = parse(text)?;
     if document["method"] == CallToolRequestMethod::VALUE
@@ -32,16 +32,19 @@ pub(super) fn read(text: &[u8]) -> Result<ClientJsonRpcMessage, Malformed> {
     serde_json::from_slice(text).map_err(|_| Malformed::new(text))
 }
 
-/// What a message is as JSON.
+/// Parses a message as JSON.
 ///
 /// # Errors
-/// Text that is not JSON, has a key twice, or more values than a message may have.
+/// Text that is not JSON, has a duplicate key, or exceeds the maximum number of values.
 pub(super) fn parse(text: &[u8]) -> Result<Value, Malformed> {
     counted(text).map(|(document, _)| document)
 }
 
-/// The same with the number of its values.
-fn counted(text: &[u8]) -> Result<(Value, usize), Malformed> {
+/// Parses a message as [`parse`] does, and counts its values.
+///
+/// # Errors
+/// See [`parse`].
+pub(super) fn counted(text: &[u8]) -> Result<(Value, usize), Malformed> {
     let not_json = |why: String| Malformed {
         id: Head::of(text).id(),
         code: ErrorCode::PARSE_ERROR,
@@ -50,7 +53,7 @@ fn counted(text: &[u8]) -> Result<(Value, usize), Malformed> {
     };
     let utf8 = str::from_utf8(text).map_err(|error| not_json(error.to_string()))?;
     let counted = envelope::parse_counted(utf8, envelope::MAX_VALUES).map_err(|error| {
-        // Nothing is kept of the rest: it may be large.
+        // The rest is only checked, not kept: it may be large.
         match (error.classify(), serde_json::from_str::<IgnoredAny>(utf8)) {
             (Category::Data, Ok(_)) => Malformed::of(&Head::of(text), error.to_string()),
             _ => not_json(error.to_string()),
@@ -67,23 +70,23 @@ fn counted(text: &[u8]) -> Result<(Value, usize), Malformed> {
     Ok(counted)
 }
 
-/// How large `initialize` may be, in bytes: a session keeps what it says.
-const MAX_INITIALIZE_BYTES: usize = 16 << 10;
+/// The maximum size of an `initialize` in bytes: each session keeps what its client says of itself.
+const MAX_INITIALIZE_BYTES: usize = 8 << 10;
 
-/// How many values it may have.
-const MAX_INITIALIZE_VALUES: usize = 500;
+/// The maximum number of values of an `initialize`, names of fields included.
+const MAX_INITIALIZE_VALUES: usize = 200;
 
-/// A message without the arguments of its call, which may be large.
+/// A message and the arguments of its call, separated.
 pub(super) struct Split {
     pub rest: Value,
-    /// The rest as text.
+    /// `rest` as text.
     pub text: String,
     pub arguments: Option<JsonObject>,
-    /// How many values there are in all.
+    /// The number of values of the whole message.
     pub values: usize,
 }
 
-/// Takes the arguments out of a large message.
+/// Separates the arguments from a large message.
 ///
 /// # Errors
 /// See [`parse`]; a message that is large without arguments.
@@ -97,9 +100,9 @@ pub(super) fn split(text: &[u8]) -> Result<Split, Malformed> {
     {
         arguments = Some(found);
     }
-    if envelope::size(&rest) > BESIDE || envelope::count(&rest) > BESIDE_VALUES {
+    if envelope::size(&rest) > MAX_REST_BYTES || envelope::count(&rest) > MAX_REST_VALUES {
         let problem = format!(
-            "a message has at most {BESIDE} bytes and {BESIDE_VALUES} values besides the arguments \
+            "a message has at most {MAX_REST_BYTES} bytes and {MAX_REST_VALUES} values besides the arguments \
              of a tool"
         );
         return Err(Malformed::of(&Head::of(text), problem));
@@ -107,14 +110,13 @@ pub(super) fn split(text: &[u8]) -> Result<Split, Malformed> {
     Ok(Split { text: rest.to_string(), rest, arguments, values })
 }
 
-/// How large a message may be without the arguments of a tool, in bytes: none that means something
-/// comes near.
-const BESIDE: usize = 256 << 10;
+/// The maximum size of a message without the arguments of a tool, in bytes. Valid ones are far smaller.
+const MAX_REST_BYTES: usize = 256 << 10;
 
-/// How many values it may have then, as names of fields or otherwise.
-const BESIDE_VALUES: usize = 10_000;
+/// The maximum number of its values without the arguments, names of fields included.
+const MAX_REST_VALUES: usize = 10_000;
 
-/// A call of a tool: the one message that is worth reading without trying what else it may be.
+/// A call of a tool. It is parsed directly, since the library would try every other message first.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ToolCall {
@@ -136,24 +138,24 @@ impl From<ToolCall> for ClientJsonRpcMessage {
     }
 }
 
-/// What is wrong with a message.
+/// Why a message is refused.
 #[derive(Debug)]
 pub(super) struct Malformed {
-    /// Null, where it can't be seen.
+    /// Null if it can't be read.
     id: Value,
     code: ErrorCode,
     problem: String,
-    /// A notification, whose sender expects no answer.
+    /// Whether it is a notification, which gets no answer.
     pub notification: bool,
 }
 
 impl Malformed {
-    /// Of a message that is none of MCP's.
+    /// For a message that is not one of MCP.
     pub fn new(message: &[u8]) -> Self {
         parse(message).map_or_else(|malformed| malformed, |message| Self::invalid(&message))
     }
 
-    /// Of a message that has more bytes than the settings allow.
+    /// For a message that exceeds the maximum size of the settings.
     pub fn too_long(most: usize) -> Self {
         Self {
             id: Value::Null,
@@ -165,9 +167,9 @@ impl Malformed {
         }
     }
 
-    /// Of a message for which there is no room among those of others.
+    /// For a message that exceeds a budget.
     pub fn busy(message: &[u8]) -> Self {
-        let problem = "the server holds as many large messages as it can; try again later";
+        let problem = "the server holds as many messages as it can; try again later";
         Self { code: ErrorCode(BUSY), ..Self::of(&Head::of(message), problem.to_owned()) }
     }
 
@@ -183,25 +185,24 @@ impl Malformed {
         Self::of(&head, problem)
     }
 
-    /// Of a message that is JSON.
+    /// For a message that is JSON.
     fn of(head: &Head, problem: String) -> Self {
         let notification = head.method.is_some() && head.id.is_none();
         Self { notification, id: head.id(), code: ErrorCode::INVALID_REQUEST, problem }
     }
 
-    /// The answer, as JSON-RPC has it.
+    /// Returns the error response of JSON-RPC.
     pub fn answer(&self) -> Value {
         let error = json!({"code": self.code, "message": self.problem});
         json!({"jsonrpc": "2.0", "id": self.id, "error": error})
     }
 }
 
-/// The code of a message that is not taken for want of room (JSON-RPC 2.0, section 5.1: from -32000
-/// on, they are a server's own).
+/// The code for a message that exceeds a budget (JSON-RPC 2.0, section 5.1: codes from -32000 on are
+/// defined by the server).
 const BUSY: i32 = -32000;
 
-/// What can be seen of a message although the rest is not JSON, as far as it is one object. Nothing
-/// else of it is kept.
+/// What can be read of a message even if the rest is not valid, if it is an object.
 #[derive(Default, Deserialize)]
 struct Head {
     #[serde(default, deserialize_with = "found")]
@@ -209,10 +210,10 @@ struct Head {
     method: Option<IgnoredAny>,
 }
 
-/// An id; null, where it is of no kind that an id can have.
+/// An id; null if it has an invalid type.
 struct Id(Value);
 
-/// A field that is there. One that is no id is not read: it may be large.
+/// Reads a field that exists. One of an invalid type is skipped: it may be large.
 fn found<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Id>, D::Error> {
     struct Scalar;
     impl Visitor<'_> for Scalar {
@@ -238,7 +239,7 @@ impl Head {
         serde_json::from_slice(message).unwrap_or_default()
     }
 
-    /// That of a request. An answer's is the server's own number.
+    /// Returns the id of a request. That of an answer is a number of the server.
     fn id(&self) -> Value {
         let id = self.id.as_ref().filter(|id| self.method.is_some() && is_id(&id.0));
         id.map_or(Value::Null, |id| id.0.clone())
@@ -324,8 +325,8 @@ mod tests {
         };
         let names =
             |count: u32| (0..count).map(|n| format!("\"{n:05}\":{{}},")).collect::<String>();
-        assert!(read(initialize(names(100)).as_bytes()).is_ok());
-        for large in [names(300), format!("\"{}\":{{}},", "a".repeat(20_000))] {
+        assert!(read(initialize(names(50)).as_bytes()).is_ok());
+        for large in [names(100), format!("\"{}\":{{}},", "a".repeat(MAX_INITIALIZE_BYTES))] {
             let text = initialize(large);
             for refused in [read(text.as_bytes()).err(), split(text.as_bytes()).err()] {
                 let answer = refused.unwrap().answer();
@@ -416,6 +417,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table of cases")]
     fn what_is_wrong_is_said_to_whom_it_concerns() {
         let deep = format!(r#"{{"id":7,"method":"a","params":{}"#, "[".repeat(200));
         let deep = format!("{deep}{}}}", "]".repeat(200));

@@ -1,4 +1,4 @@
-//! What a server offers at a time: a host, and how clients see it.
+//! What a server offers at a time: a host, and the lists made from it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,12 +12,12 @@ use cofferdam_engine::host::Host;
 use cofferdam_plugin::export::Exported;
 use cofferdam_plugin::registry::ToolEntry;
 
-/// A host with the lists that are made of it.
+/// A host and the lists made from it.
 pub(super) struct Offer {
     pub host: Host,
-    /// Each with the text that it adds to a task.
+    /// The prompts, each with the text that it adds to a task.
     pub prompts: Vec<(Prompt, String)>,
-    /// Of each role that was asked for.
+    /// The tools of each role that was asked for.
     tools: Mutex<HashMap<Option<String>, Arc<[Tool]>>>,
 }
 
@@ -27,7 +27,7 @@ impl Offer {
         Self { host, prompts, tools: Mutex::default() }
     }
 
-    /// What a role can call, by name: always in the same order.
+    /// Returns the tools that a role can call, sorted by name.
     ///
     /// # Errors
     /// An unknown role.
@@ -45,12 +45,12 @@ fn tools(host: &Host, role: Option<&Role>) -> Vec<Tool> {
         match serde_json::from_value(results::widened(exported.mcp(host.policy()))) {
             Ok(tool) => Some(tool),
             Err(error) => {
-                tracing::error!("nobody is told of {}: {error}", exported.name);
+                tracing::error!("{} is left out of the tools: {error}", exported.name);
                 None
             }
         }
     };
-    // Nobody is told of what is not granted: every call of it would be denied.
+    // Tools that are not granted are left out: every call would be denied.
     let granted = |entry: &&Arc<ToolEntry>| host.policy().decide(&entry.subject(), role).is_ok();
     let mut tools: Vec<Tool> = host
         .registry()

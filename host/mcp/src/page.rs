@@ -7,13 +7,13 @@ use rmcp::ErrorData;
 use rmcp::model::{CacheScope, PaginatedRequestParams};
 use uuid::Uuid;
 
-/// How many items a page has. Clients differ in whether they ask for a second one.
-const PAGE: usize = 500;
+/// The number of items of a page. Some clients never ask for a second one.
+const PAGE_ITEMS: usize = 500;
 
-/// Lists depend on who asks: on the role, and on what is granted here.
+/// Lists depend on the role, and on what is granted here.
 pub(super) const SCOPE: CacheScope = CacheScope::Private;
 
-/// The page that begins after the item that the request's cursor names, and the next cursor.
+/// Returns the page after the item that the request's cursor names, and the next cursor.
 ///
 /// # Errors
 /// A cursor that names no item.
@@ -30,12 +30,12 @@ pub(super) fn page<T: Clone>(
         }
     };
     let rest = &items[start..];
-    let page = &rest[..rest.len().min(PAGE)];
+    let page = &rest[..rest.len().min(PAGE_ITEMS)];
     let next = page.last().filter(|_| page.len() < rest.len()).map(name);
     Ok((page.to_vec(), next))
 }
 
-/// Lists that take work to make, for the clients that turn their pages.
+/// Lists that are costly to make, kept for clients that read them by pages.
 pub(super) struct Listings<T>(Mutex<VecDeque<Listing<T>>>);
 
 struct Listing<T> {
@@ -44,8 +44,8 @@ struct Listing<T> {
     items: Arc<[T]>,
 }
 
-/// How many lists are kept; the oldest one is forgotten.
-const LISTINGS: usize = 8;
+/// The maximum number of kept lists. Beyond it, the oldest one is removed.
+const MAX_LISTINGS: usize = 8;
 
 impl<T> Default for Listings<T> {
     fn default() -> Self {
@@ -54,9 +54,9 @@ impl<T> Default for Listings<T> {
 }
 
 impl<T: Clone> Listings<T> {
-    /// The first page of a role's list, which is kept if there is another one.
+    /// Returns the first page of a role's list, which is kept if there is another one.
     pub(super) fn first(&self, role: Option<&str>, items: Vec<T>) -> (Vec<T>, Option<String>) {
-        if items.len() <= PAGE {
+        if items.len() <= PAGE_ITEMS {
             return (items, None);
         }
         let listing = Listing {
@@ -67,13 +67,13 @@ impl<T: Clone> Listings<T> {
         let first = listing.page(0);
         let mut listings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         listings.push_back(listing);
-        if listings.len() > LISTINGS {
+        if listings.len() > MAX_LISTINGS {
             listings.pop_front();
         }
         first
     }
 
-    /// The page of a role's list that a cursor names.
+    /// Returns the page of a role's list that a cursor names.
     ///
     /// # Errors
     /// A cursor that names no item, or one of a list that is no longer kept.
@@ -97,7 +97,7 @@ impl<T: Clone> Listings<T> {
 impl<T: Clone> Listing<T> {
     fn page(&self, start: usize) -> (Vec<T>, Option<String>) {
         let rest = &self.items[start..];
-        let end = rest.len().min(PAGE);
+        let end = rest.len().min(PAGE_ITEMS);
         let next = (end < rest.len()).then(|| format!("{}:{}", self.id, start + end));
         (rest[..end].to_vec(), next)
     }
@@ -115,13 +115,13 @@ mod tests {
 
     #[test]
     fn pages_hold_every_item_once() {
-        for count in [0, 1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE] {
+        for count in [0, 1, PAGE_ITEMS - 1, PAGE_ITEMS, PAGE_ITEMS + 1, 3 * PAGE_ITEMS] {
             let items: Vec<String> = (0..count).map(|number| format!("tool{number:04}")).collect();
             let mut found = Vec::new();
             let mut request = None;
             loop {
                 let (page, next) = page(&items, request, String::clone).unwrap();
-                assert!(page.len() <= PAGE);
+                assert!(page.len() <= PAGE_ITEMS);
                 found.extend(page);
                 if next.is_none() {
                     break;
@@ -142,20 +142,20 @@ mod tests {
     #[test]
     fn a_listing_is_made_once_for_all_of_its_pages() {
         let listings = Listings::default();
-        for count in [0, 1, PAGE, PAGE + 1, 3 * PAGE] {
+        for count in [0, 1, PAGE_ITEMS, PAGE_ITEMS + 1, 3 * PAGE_ITEMS] {
             let items: Vec<usize> = (0..count).collect();
             let (mut found, mut cursor) = listings.first(Some("a"), items.clone());
             while let Some(next) = cursor {
                 assert!(listings.next(None, &next).is_err());
                 assert!(listings.next(Some("b"), &next).is_err());
                 let (page, more) = listings.next(Some("a"), &next).unwrap();
-                assert!(!page.is_empty() && page.len() <= PAGE);
+                assert!(!page.is_empty() && page.len() <= PAGE_ITEMS);
                 found.extend(page);
                 cursor = more;
             }
             assert_eq!(found, items);
         }
-        let (_, cursor) = listings.first(None, vec![0; 2 * PAGE]);
+        let (_, cursor) = listings.first(None, vec![0; 2 * PAGE_ITEMS]);
         let cursor = cursor.unwrap();
         let id = cursor.split_once(':').unwrap().0;
         for wrong in ["", "a", ":", &format!("{id}:x"), &format!("{id}:-1"), &format!("{id}:1001")]
@@ -163,9 +163,9 @@ mod tests {
             let error = listings.next(None, wrong).unwrap_err();
             assert!(error.message.contains(&format!("{wrong:?}")), "{error:?}");
         }
-        for _ in 0..LISTINGS {
+        for _ in 0..MAX_LISTINGS {
             assert!(listings.next(None, &cursor).is_ok());
-            listings.first(None, vec![0; 2 * PAGE]);
+            listings.first(None, vec![0; 2 * PAGE_ITEMS]);
         }
         assert!(listings.next(None, &cursor).is_err());
     }

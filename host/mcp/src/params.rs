@@ -1,5 +1,5 @@
-//! Requests whose parameters are not those of their method: the library takes them for custom
-//! requests, and here they are refused with what is wrong.
+//! Errors for requests whose parameters do not fit their method, which the library takes for custom
+//! requests.
 
 use rmcp::ErrorData;
 use rmcp::model::{CustomRequest, ErrorCode};
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use cofferdam_core::schema::show;
 
-/// What a parameter has to be.
+/// The type of a parameter.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Text,
     Object,
 }
 
-/// A parameter: its name, what it is, and whether a request has to have it.
+/// A parameter: its name, its type, and whether it is required.
 type Parameter = (&'static str, Kind, bool);
 
 const CURSOR: &[Parameter] = &[("cursor", Kind::Text, false)];
 
-/// The parameters of a method; none where the server does not know it. `initialize` is known only
-/// before a session. Source: the schema of the protocol, `schema/2026-07-28/schema.ts` and before.
+/// Returns the parameters of a method; `None` if it is unknown. `initialize` is known only before a
+/// session. Source: the schema of the protocol, `schema/2026-07-28/schema.ts` and before.
 fn parameters(method: &str) -> Option<&'static [Parameter]> {
     Some(match method {
         "tools/call" => &[
@@ -38,7 +38,7 @@ fn parameters(method: &str) -> Option<&'static [Parameter]> {
     })
 }
 
-/// Why a request that is not one of those that the library knows is not taken.
+/// Returns the error for a request that the library does not know.
 pub(super) fn refused(request: &CustomRequest) -> ErrorData {
     let Some(parameters) = parameters(&request.method) else {
         return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method.clone(), None);

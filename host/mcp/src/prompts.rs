@@ -1,4 +1,4 @@
-//! Output contracts as prompts: the task, and what the answer has to end with.
+//! Output contracts as prompts: the task, and what the response has to end with.
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -7,10 +7,10 @@ use rmcp::model::{
 
 use cofferdam_core::contract::Contracts;
 
-/// The one argument.
+/// The name of the only argument.
 const TASK: &str = "task";
 
-/// A prompt for each contract, and the text that the contract adds.
+/// Returns a prompt for each contract, and the text that the contract adds.
 pub(super) fn all(contracts: &Contracts) -> Vec<(Prompt, String)> {
     let task = PromptArgument::new(TASK)
         .with_description("What the agent is to do; without it, only what its answer ends with.")
@@ -25,10 +25,10 @@ pub(super) fn all(contracts: &Contracts) -> Vec<(Prompt, String)> {
         .collect()
 }
 
-/// A prompt with its task.
+/// Returns a prompt with its task.
 ///
 /// # Errors
-/// A name that no prompt has, or arguments that it does not take.
+/// No prompt has this name, or its arguments are invalid.
 pub(super) fn get(
     prompts: &[(Prompt, String)],
     request: &GetPromptRequestParams,

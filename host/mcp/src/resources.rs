@@ -2,7 +2,7 @@
 //! long output of programs.
 //!
 //! Files are read by the tools `files.glob` and `files.read_file`, as an agent would: what the role
-//! does not include, or its scope does not hold, is not there.
+//! does not include, or its scope does not hold, is not found.
 
 use std::path::Path;
 
@@ -21,11 +21,11 @@ use cofferdam_workspace::fair_queue::Client;
 /// The address of the journal.
 const JOURNAL: &str = "cofferdam://journal";
 
-/// How many entries of the journal are shown.
-const ENTRIES: usize = 200;
+/// The number of journal entries that are returned.
+const MAX_ENTRIES: usize = 200;
 
 impl Server {
-    /// Everything that can be named: the latest large answers, the journal, files by name.
+    /// Lists all resources: the latest large answers, the journal, files by name.
     pub(super) async fn resources(&self, client: Client) -> Vec<Resource> {
         let mut resources = self.shared.results.list(self.role.as_deref());
         if self.role.is_none() {
@@ -73,7 +73,7 @@ impl Server {
         };
         if uri == JOURNAL && self.role.is_none() {
             let offer = self.offer();
-            let latest = blocking(move || offer.host.journal().latest(ENTRIES, |_| true)).await;
+            let latest = blocking(move || offer.host.journal().latest(MAX_ENTRIES, |_| true)).await;
             let (entries, _) = latest.map_err(|error| unknown(error.to_string()))?;
             let lines = entries.iter().filter_map(|entry| serde_json::to_string(entry).ok());
             return text(lines.map(|line| line + "\n").collect(), "application/jsonl");
@@ -98,7 +98,7 @@ impl Server {
         }
     }
 
-    /// The answer of a tool that the server itself calls, under its role.
+    /// Calls a tool under the server's role, and returns its answer.
     async fn ask(
         &self,
         client: Client,

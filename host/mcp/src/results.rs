@@ -1,6 +1,6 @@
-//! Answers that are too large for a model's context: they are kept for a while as resources, and
-//! the client gets a link with the beginning, the size, and how to read on. The same for what
-//! programs printed and their tools did not get: that is in files of the workspace.
+//! Answers that are too large for a model's context. They are kept for a while as resources; the client
+//! gets the beginning, the size, and a link. Output of programs that their tools did not get is kept in
+//! files of the workspace, and linked too.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -13,25 +13,25 @@ use uuid::Uuid;
 
 use cofferdam_workspace::{KeptOutput, Workspace};
 
-/// What of a large answer is shown at once, in bytes.
-const BEGINNING: usize = 4 << 10;
+/// How much of a large answer is shown, in bytes.
+const SHOWN_BYTES: usize = 4 << 10;
 
-/// What is kept of answers, in bytes; the oldest go first.
-const KEPT: usize = 64 << 20;
+/// The maximum size of all kept answers, in bytes. The oldest are removed first.
+const MAX_KEPT_BYTES: usize = 64 << 20;
 
-/// How many things are named, in memory or not.
-const MOST: usize = 1000;
+/// The maximum number of kept answers and outputs.
+const MAX_KEPT: usize = 1000;
 
-/// How much of a program's output is read at once, in bytes.
-const AT_ONCE: u64 = 8 << 20;
+/// The maximum size of a part of a program's output that is read at once, in bytes.
+const MAX_PART_BYTES: u64 = 8 << 20;
 
-/// What the addresses of answers begin with.
+/// The prefix of the addresses.
 const ADDRESS: &str = "cofferdam://results/";
 
-/// Addresses of answers, as a URI template (RFC 6570).
+/// The addresses as a URI template (RFC 6570).
 pub(super) const TEMPLATE: &str = "cofferdam://results/{id}{?offset,length}";
 
-/// The large answers of a server, the latest ones.
+/// The latest large answers of a server.
 #[derive(Default)]
 pub(super) struct Results(Mutex<VecDeque<Kept>>);
 
@@ -45,13 +45,13 @@ struct Kept {
 
 #[derive(Clone)]
 enum Content {
-    /// An answer.
+    /// The text of an answer.
     Text(Arc<str>),
-    /// What a program printed.
+    /// The output of a program.
     Output(KeptOutput),
 }
 
-/// What stands at an address, or a part of it.
+/// The content at an address, or a part of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) text: String,
@@ -79,7 +79,7 @@ impl Kept {
         }
     }
 
-    /// What of it is in memory, in bytes.
+    /// Its size in memory, in bytes.
     fn held(&self) -> usize {
         match &self.content {
             Content::Text(text) => text.len(),
@@ -88,45 +88,45 @@ impl Kept {
     }
 }
 
+/// The call that an answer is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AnsweredCall<'a> {
+    pub(super) tool: &'a str,
+    /// The role that it was made under.
+    pub(super) role: Option<&'a str>,
+    /// The maximum size of an answer that is returned as it is, in bytes.
+    pub(super) budget: usize,
+}
+
 impl Results {
-    /// An answer within `budget` bytes as it is, as structure and as text for clients that don't
-    /// look at that; a larger one as a link.
-    pub(super) fn result(
-        &self,
-        tool: &str,
-        role: Option<&str>,
-        answer: Value,
-        budget: usize,
-    ) -> CallToolResult {
-        let (content, stored) = self.shown(tool, role, answer.to_string(), budget);
+    /// Returns an answer within its budget as structured content, and as text for clients that ignore
+    /// that; a larger one as a link.
+    pub(super) fn result(&self, call: AnsweredCall<'_>, answer: Value) -> CallToolResult {
+        let (content, stored) = self.shown(call, answer.to_string());
         let mut result = CallToolResult::success(content);
         result.structured_content = Some(stored.unwrap_or(answer));
         result
     }
 
-    /// A failure with what is known of it, which is bounded as an answer is.
+    /// Returns a failure with its details, which are bounded as an answer is.
     pub(super) fn failure(
         &self,
-        tool: &str,
-        role: Option<&str>,
+        call: AnsweredCall<'_>,
         message: String,
         detail: Option<Value>,
-        budget: usize,
     ) -> CallToolResult {
         let mut result = CallToolResult::error(vec![ContentBlock::text(message)]);
         if let Some(detail) = detail {
-            result.content.extend(self.shown(tool, role, detail.to_string(), budget).0);
+            result.content.extend(self.shown(call, detail.to_string()).0);
         }
         result
     }
 
-    /// A text as content, and what stands for it as structure if it is kept.
+    /// Returns a text as content, and the structured content of the link if it is kept.
     fn shown(
         &self,
-        tool: &str,
-        role: Option<&str>,
+        AnsweredCall { tool, role, budget }: AnsweredCall<'_>,
         text: String,
-        budget: usize,
     ) -> (Vec<ContentBlock>, Option<Value>) {
         if text.len() <= budget {
             return (vec![ContentBlock::text(text)], None);
@@ -134,7 +134,7 @@ impl Results {
         let text: Arc<str> = text.into();
         let content = Content::Text(Arc::clone(&text));
         let resource = self.keep(format!("Answer of {tool}"), role, content);
-        let end = text.floor_char_boundary(BEGINNING);
+        let end = text.floor_char_boundary(SHOWN_BYTES);
         let note = format!(
             "{}\n[The answer has {} bytes; these are the first {end}. All of it is the resource {}, \
              and {}?offset={end}&length={budget} goes on from here. It is kept for a while. Calls \
@@ -148,13 +148,12 @@ impl Results {
         (vec![ContentBlock::text(note), ContentBlock::resource_link(resource)], Some(stored))
     }
 
-    /// Adds to a result what its programs printed, besides what the tool made of it.
+    /// Adds links to the output of a call's programs to its result.
     pub(super) fn add_outputs(
         &self,
+        AnsweredCall { role, budget, .. }: AnsweredCall<'_>,
         result: &mut CallToolResult,
-        role: Option<&str>,
         outputs: Vec<KeptOutput>,
-        budget: usize,
     ) {
         let mut note = String::new();
         let mut links = Vec::new();
@@ -179,26 +178,26 @@ impl Results {
         let resource = result.resource();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_back(result);
-        while kept.len() > MOST
-            || kept.len() > 1 && kept.iter().map(Kept::held).sum::<usize>() > KEPT
+        while kept.len() > MAX_KEPT
+            || kept.len() > 1 && kept.iter().map(Kept::held).sum::<usize>() > MAX_KEPT_BYTES
         {
             kept.pop_front();
         }
         resource
     }
 
-    /// What is kept for a role.
+    /// Lists what is kept for a role.
     pub(super) fn list(&self, role: Option<&str>) -> Vec<Resource> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = kept.iter().filter(|result| result.role.as_deref() == role);
         own.map(Kept::resource).collect()
     }
 
-    /// The text at an address, or the part of it that `offset` and `length` name, in bytes. `None`
-    /// where nothing is kept for this role.
+    /// Returns the text at an address, or the part that `offset` and `length` select, in bytes; `None` if
+    /// nothing is kept for this role.
     ///
     /// # Errors
-    /// An invalid part, or one that is too large; output that can't be read any more.
+    /// The part is invalid or too large, or the output can't be read any more.
     pub(super) fn read(
         &self,
         workspace: &Workspace,
@@ -238,8 +237,7 @@ impl Results {
     }
 }
 
-/// A part of what a program printed, cut where text can be cut: parts that follow each other are
-/// the whole.
+/// Returns a part of a program's output, cut between characters: consecutive parts are the whole.
 fn printed(
     workspace: &Workspace,
     output: &KeptOutput,
@@ -247,14 +245,14 @@ fn printed(
     length: u64,
 ) -> Result<String, String> {
     let length = length.min(output.bytes - offset);
-    if length > AT_ONCE {
+    if length > MAX_PART_BYTES {
         return Err(format!(
-            "{length} bytes are more than are read at once, {AT_ONCE}; ask for a part: \
-             ?offset={offset}&length={AT_ONCE}"
+            "{length} bytes are more than are read at once, {MAX_PART_BYTES}; ask for a part: \
+             ?offset={offset}&length={MAX_PART_BYTES}"
         ));
     }
-    // Some more on both sides, to see where a character begins.
-    let from = offset.saturating_sub(CHARACTER);
+    // Some bytes more on both sides, to find where a character begins.
+    let from = offset.saturating_sub(MAX_LEADING_BYTES);
     let around = workspace.output(&output.name, from, offset - from + length + 1);
     let (bytes, _) = around
         .map_err(|error| format!("{}: {error}", output.name))?
@@ -264,18 +262,19 @@ fn printed(
     Ok(String::from_utf8_lossy(part).into_owned())
 }
 
-/// How many bytes of a character may come before its last one.
-const CHARACTER: u64 = 3;
+/// The maximum number of bytes of a character before its last one.
+const MAX_LEADING_BYTES: u64 = 3;
 
-/// Where the character begins that the byte at `at` belongs to.
+/// Returns where the character of the byte at `at` begins.
 fn beginning(bytes: &[u8], at: usize) -> usize {
     let continues = |at: usize| bytes.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
-    let first = (at.saturating_sub(CHARACTER as usize)..=at).rev().find(|at| !continues(*at));
+    let first =
+        (at.saturating_sub(MAX_LEADING_BYTES as usize)..=at).rev().find(|at| !continues(*at));
     first.unwrap_or(at).min(bytes.len())
 }
 
-/// A tool, as MCP shows it, whose output schema allows a link in place of the answer. A schema in
-/// which references would mean something else then is left out.
+/// Extends the output schema of a tool, as MCP has it, by a link instead of the answer. A schema whose
+/// references would change their meaning is removed.
 pub(super) fn widened(mut tool: Value) -> Value {
     let Some(fields) = tool.as_object_mut() else { return tool };
     let Some(Value::Object(mut answer)) = fields.shift_remove("outputSchema") else { return tool };
@@ -322,6 +321,10 @@ mod tests {
     use super::*;
     use cofferdam_workspace::Secret;
 
+    fn call(role: Option<&str>, budget: usize) -> AnsweredCall<'_> {
+        AnsweredCall { tool: "a.b", role, budget }
+    }
+
     fn place() -> (tempfile::TempDir, Workspace) {
         let directory = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(directory.path(), Secret::OfProcess).unwrap();
@@ -334,7 +337,7 @@ mod tests {
         let results = Results::default();
         let answer = json!({"text": "é".repeat(20_000)});
         let whole = answer.to_string();
-        let result = results.result("files.read", Some("reader"), answer, 1000);
+        let result = results.result(call(Some("reader"), 1000), answer);
         let stored = &result.structured_content.unwrap()["stored"];
         assert_eq!(stored["bytes"], whole.len());
         let uri = stored["uri"].as_str().unwrap();
@@ -367,7 +370,7 @@ mod tests {
         let results = Results::default();
         let failure = |detail| {
             let message = "ExitCode: it failed".to_owned();
-            serde_json::to_value(results.failure("a.b", None, message, detail, 1000)).unwrap()
+            serde_json::to_value(results.failure(call(None, 1000), message, detail)).unwrap()
         };
         let short = failure(Some(json!({"stdout": "x"})));
         assert_eq!(short["isError"], true);
@@ -397,8 +400,8 @@ mod tests {
             bytes,
         };
         let outputs = vec![output("a.1.stderr", bytes), output("gone.1.stdout", 1 << 30)];
-        let mut result = results.result("a.b", Some("reader"), json!({"text": "x"}), 1000);
-        results.add_outputs(&mut result, Some("reader"), outputs, 1000);
+        let mut result = results.result(call(Some("reader"), 1000), json!({"text": "x"}));
+        results.add_outputs(call(Some("reader"), 1000), &mut result, outputs);
         let result = serde_json::to_value(result).unwrap();
         let content = result["content"].as_array().unwrap();
         assert_eq!(result["structuredContent"], json!({"text": "x"}));
@@ -433,10 +436,10 @@ mod tests {
     fn the_oldest_answers_make_room() {
         let (_directory, workspace) = place();
         let results = Results::default();
-        let large = "x".repeat(KEPT / 3);
+        let large = "x".repeat(MAX_KEPT_BYTES / 3);
         let uris: Vec<String> = (0..4)
             .map(|_| {
-                let result = results.result("a.b", None, json!({"text": large}), 10);
+                let result = results.result(call(None, 10), json!({"text": large}));
                 let stored = &result.structured_content.unwrap()["stored"];
                 stored["uri"].as_str().unwrap().to_owned()
             })

@@ -1,5 +1,5 @@
-//! The sessions of clients over HTTP: how many there may be, that their calls end with them, and what
-//! becomes of requests that are cancelled.
+//! The sessions of clients over HTTP: their maximum number, the end of their calls, and the cancellation
+//! of requests.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,34 +19,38 @@ use rmcp::transport::streamable_http_server::session::{
 
 use super::connection::{self, Cancelled, Connection};
 
-/// How many sessions there may be at a time, under all roles.
-pub(super) const SESSIONS: usize = 1024;
+/// The maximum number of sessions, under all roles.
+pub(super) const MAX_SESSIONS: usize = 1024;
 
-/// How many of them clients of one address may have: others come in at once.
-const SHARE: usize = SESSIONS / 4 * 3;
+/// The maximum number for one address: others are left to other addresses.
+const MAX_SESSIONS_OF_ADDRESS: usize = MAX_SESSIONS / 4 * 3;
 
-/// When a session in which nothing is said ends: later than any question that is open.
-const QUIET: Duration = Duration::from_secs(20 * 60);
+/// How long a session may be idle: longer than a question may be open.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 
-/// The places of all sessions. Clones are the same places.
+/// How long a session keeps an answer for a client that has lost its connection: it tries again after
+/// 3 seconds.
+const ANSWER_TTL: Duration = Duration::from_secs(10);
+
+/// The open sessions. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Places(Arc<Mutex<HashMap<SessionId, Known>>>);
 
-/// A session that has a place.
+/// An open session.
 struct Known {
     library: Arc<LocalSessionManager>,
     connection: Connection,
     address: Option<IpAddr>,
-    /// When it was last heard of.
+    /// When its client last sent something.
     heard: Instant,
-    /// Whether anything was asked for in it.
+    /// Whether it has had a request.
     is_used: bool,
-    /// Held by each of its streams that is open.
+    /// Each of its open streams holds a clone.
     streams: Arc<()>,
 }
 
 impl Known {
-    /// Whether nothing is under way in it.
+    /// Whether it has no open request.
     fn is_idle(&self) -> bool {
         self.connection.requests() == 0
     }
@@ -57,14 +61,14 @@ impl Known {
 }
 
 impl Places {
-    /// Whether there is no place for one more session, and none that can be freed.
+    /// Whether the maximum is reached and no session can be ended for another one.
     pub fn are_taken(&self) -> bool {
         let known = self.known();
-        known.len() >= SESSIONS && !known.values().any(Known::is_idle)
+        known.len() >= MAX_SESSIONS && !known.values().any(Known::is_idle)
     }
 
-    /// Ends a session in which nothing is under way, of an address if one is named: one that was
-    /// never used, then one without an open stream; of these, the one that was silent for longest.
+    /// Ends an idle session, of `address` if it is given: first those that were never used, then those
+    /// without an open stream; of these, the one that has been idle for longest.
     fn free(&self, address: Option<IpAddr>, except: Option<&SessionId>) -> bool {
         let mut known = self.known();
         let may_end = |(id, session): &(&SessionId, &Known)| {
@@ -84,7 +88,7 @@ impl Places {
         true
     }
 
-    /// Notes whose a session is, and that these have as many as they may.
+    /// Notes the address of a session, and ends another one if the address has too many.
     fn note(&self, id: &SessionId, address: Option<IpAddr>) {
         let mut known = self.known();
         if let Some(session) = known.get_mut(id) {
@@ -92,12 +96,12 @@ impl Places {
         }
         let own = known.values().filter(|session| session.address == address).count();
         drop(known);
-        if own > SHARE {
+        if own > MAX_SESSIONS_OF_ADDRESS {
             self.free(address, Some(id));
         }
     }
 
-    /// A session that something is heard of.
+    /// Notes activity of a session.
     fn heard<T>(&self, id: &SessionId, of: impl FnOnce(&mut Known) -> T) -> Option<T> {
         let mut known = self.known();
         let session = known.get_mut(id)?;
@@ -110,7 +114,7 @@ impl Places {
     }
 }
 
-/// The place of one session, until it is dropped.
+/// An entry of [`Places`], which is removed when this is dropped.
 struct Place {
     places: Places,
     id: SessionId,
@@ -131,11 +135,12 @@ pub(super) struct Sessions {
 impl Sessions {
     pub fn new(places: Places) -> Self {
         let mut library = LocalSessionManager::default();
-        library.session_config.keep_alive = Some(QUIET);
+        library.session_config.keep_alive = Some(IDLE_TIMEOUT);
+        library.session_config.completed_cache_ttl = ANSWER_TTL;
         Self { library: Arc::new(library), places }
     }
 
-    /// What a stream of a session holds as long as it is open.
+    /// Returns what a stream of a session holds while it is open.
     fn listening(&self, id: &SessionId) -> Option<Arc<()>> {
         self.places.heard(id, |session| {
             session.is_used = true;
@@ -144,16 +149,16 @@ impl Sessions {
     }
 }
 
-/// A session that is not there.
+/// Why a session can't be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    #[error("there are {SESSIONS} sessions already")]
+    #[error("there are {MAX_SESSIONS} sessions already")]
     Full,
     #[error(transparent)]
     Library(#[from] LocalSessionManagerError),
 }
 
-/// One session, as the server has it.
+/// The transport of one session.
 pub(super) struct Session {
     library: SessionTransport,
     connection: Connection,
@@ -195,7 +200,7 @@ impl SessionManager for Sessions {
     type Transport = Session;
 
     async fn create_session(&self) -> Result<(SessionId, Session), SessionError> {
-        let is_full = self.places.known().len() >= SESSIONS;
+        let is_full = self.places.known().len() >= MAX_SESSIONS;
         if is_full && !self.places.free(None, None) {
             return Err(SessionError::Full);
         }
@@ -239,7 +244,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
         mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
-        // Before the library has it: nothing that cancels it comes earlier.
+        // Before the library gets it, so that no cancellation comes earlier.
         self.places.heard(id, |session| session.connection.stamp(&mut message));
         let held = self.listening(id);
         Ok(holding(self.library.create_stream(id, message).await?, held))
@@ -259,7 +264,7 @@ impl SessionManager for Sessions {
         };
         let (library, id) = (Arc::clone(&self.library), id.clone());
         tokio::spawn(async move {
-            // The library closes the stream of the answer, which has to wait for one that is sent.
+            // The library closes the stream of the answer, so that comes after an answer that is sent.
             if !request.answered().await {
                 let _ = library.accept_message(&id, message).await;
             }
@@ -285,7 +290,7 @@ impl SessionManager for Sessions {
     }
 }
 
-/// A stream that holds something until it is dropped.
+/// Returns the stream, which holds `held` until it is dropped.
 fn holding<T: Send + Sync + 'static>(
     stream: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
     held: T,

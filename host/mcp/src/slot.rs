@@ -1,75 +1,108 @@
-//! How much a server takes at a time: of one client, and of all.
+//! Admission control: permits for calls and for questions to the user. Addresses share the permits,
+//! and the clients of an address share those of the address.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
-use super::approval::ASKED;
 use cofferdam_workspace::fair_queue::Client;
 
-/// How many places there are for calls of all clients together, besides one for each client. Clients
-/// are sessions and connections, whose number is bounded.
-const CALLS: usize = 1024;
+/// The number of permits for calls of all clients together, besides one for each client. Clients are
+/// sessions and connections, whose number is bounded.
+const MAX_CALLS: usize = 1024;
 
-/// How many clients' questions to a person may be open.
-const ASKING: usize = 4;
+/// The number of questions of one client that may be open.
+pub(super) const MAX_QUESTIONS: usize = 64;
 
-/// A place for each call that runs or waits for a worker, and one for each that waits for a person.
+/// The number of clients that may have [`MAX_QUESTIONS`] open.
+const MAX_ASKING_CLIENTS: usize = 4;
+
+/// The permits of all calls and questions.
 pub(super) struct Slots {
-    calls: Arc<Places>,
-    questions: Arc<Places>,
+    calls: Arc<Permits>,
+    questions: Arc<Permits>,
 }
 
-/// The place of one call.
+/// The permit of one call.
 pub(super) struct Slot {
-    calls: Arc<Places>,
-    questions: Arc<Places>,
+    calls: Arc<Permits>,
+    questions: Arc<Permits>,
     client: Client,
-    held: Mutex<Option<Place>>,
+    revoked: CancellationToken,
+    held: Mutex<Option<Permit>>,
 }
 
 impl Slots {
-    /// Places for this many calls of one client, and for [`ASKED`] of its questions.
+    /// Permits for this many calls of one client, and for [`MAX_QUESTIONS`] of its questions.
     pub fn new(each: usize) -> Self {
-        let calls = Arc::new(Places::new(each, CALLS.max(each)));
-        Self { calls, questions: Arc::new(Places::new(ASKED, ASKED * ASKING)) }
+        let calls = Permits::new(each, MAX_CALLS.max(each));
+        let questions = Permits::new(MAX_QUESTIONS, MAX_QUESTIONS * MAX_ASKING_CLIENTS);
+        Self { calls: Arc::new(calls), questions: Arc::new(questions) }
     }
 
-    /// A place for a client's call; none, where the client has one and all are taken, or too many by
-    /// this client.
+    /// Takes a permit for a client's call. Returns `None` if the client has as many as it may, or if
+    /// all are taken and no other call gives way. A client without a permit always gets one.
     pub fn take(&self, client: Client) -> Option<Slot> {
         let [calls, questions] = [&self.calls, &self.questions].map(Arc::clone);
-        let held = Mutex::new(Some(calls.take(client)?));
-        Some(Slot { calls, questions, client, held })
+        let permit = calls.take(client)?;
+        let revoked = permit.revoked.clone();
+        Some(Slot { calls, questions, client, revoked, held: Mutex::new(Some(permit)) })
     }
 
-    /// Waits until all places are free.
+    /// Waits until all permits are returned.
     pub async fn all(&self) {
         self.calls.empty().await;
     }
 }
 
 impl Slot {
-    /// Waits for a person's answer, with the place left to other calls meanwhile; none, where too
-    /// many wait for a person already.
+    /// The call has begun to run: it does not give way to other calls any more.
+    pub fn runs(&self) {
+        if let Some(permit) = &*self.held.lock().unwrap_or_else(PoisonError::into_inner) {
+            permit.permits.runs(permit.number);
+        }
+    }
+
+    /// Waits until the call has to give way to one of another client.
+    pub async fn revoked(&self) {
+        self.revoked.cancelled().await;
+    }
+
+    /// Whether the call has given way to one of another client.
+    pub fn is_revoked(&self) -> bool {
+        self.revoked.is_cancelled()
+    }
+
+    /// Waits for the user's answer; other calls may use the permit meanwhile. Returns `None` if too
+    /// many calls wait for an answer already.
     pub async fn aside<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
         let question = self.questions.take(self.client)?;
+        // The user may be reading it.
+        self.questions.runs(question.number);
         self.hold(None);
         let answer = answer.await;
         drop(question);
         // There are never more of these than there were questions.
-        self.hold(Some(self.calls.place(self.client)));
+        let permit = self.calls.add(&mut self.calls.taken(), self.client);
+        self.calls.runs(permit.number);
+        self.hold(Some(permit));
         Some(answer)
     }
 
-    fn hold(&self, place: Option<Place>) {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    fn hold(&self, permit: Option<Permit>) {
+        // The old one is dropped after the lock is released.
+        let _old = std::mem::replace(
+            &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner),
+            permit,
+        );
     }
 }
 
-/// A number of places, of which a client gets some.
-struct Places {
+/// A number of permits, of which each client and each address gets some.
+struct Permits {
     each: usize,
     all: usize,
     taken: Mutex<Taken>,
@@ -78,40 +111,120 @@ struct Places {
 
 #[derive(Default)]
 struct Taken {
-    by: HashMap<Client, usize>,
-    all: usize,
+    /// By number, so the oldest first.
+    holders: BTreeMap<u64, Holder>,
+    next: u64,
+    /// The number of permits that are not dropped, revoked ones included.
+    alive: usize,
+    by_client: HashMap<Client, usize>,
+    by_address: HashMap<Option<IpAddr>, usize>,
 }
 
-impl Places {
+struct Holder {
+    client: Client,
+    /// Whether its call has not begun to run.
+    waits: bool,
+    revoked: CancellationToken,
+}
+
+impl Taken {
+    /// How many the address of a client holds, and how many the client itself.
+    fn held(&self, client: Client) -> (usize, usize) {
+        let of_address = self.by_address.get(&client.address).copied().unwrap_or_default();
+        (of_address, self.by_client.get(&client).copied().unwrap_or_default())
+    }
+
+    /// Revokes the permit of a call that has not begun to run, for a call of `client`: of the address,
+    /// and then of the client, that hold most, the one that was taken last. An address gives way to
+    /// one that still holds fewer afterwards, if it `may`; a client to one of the same address. No
+    /// client loses its only permit.
+    fn revoke_for(&mut self, client: Client, may: impl Fn(Option<IpAddr>) -> bool) -> Option<()> {
+        let (of_address, own) = self.held(client);
+        let gives_way = |other: Client| {
+            let (of_other_address, of_other) = self.held(other);
+            let has_more = if other.address == client.address {
+                of_other > own + 1
+            } else {
+                of_other_address > of_address + 1
+            };
+            of_other > 1 && has_more && may(other.address)
+        };
+        let candidates = self.by_client.keys().filter(|other| gives_way(**other));
+        let mut candidates: Vec<Client> = candidates.copied().collect();
+        candidates.sort_unstable_by_key(|other| std::cmp::Reverse(self.held(*other)));
+        let number = candidates.iter().find_map(|other| {
+            let mut holders = self.holders.iter().rev();
+            holders.find(|(_, holder)| holder.client == *other && holder.waits).map(|(n, _)| *n)
+        })?;
+        self.remove(number)?.revoked.cancel();
+        Some(())
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Holder> {
+        let holder = self.holders.remove(&number)?;
+        decrement(&mut self.by_client, &holder.client);
+        decrement(&mut self.by_address, &holder.client.address);
+        Some(holder)
+    }
+}
+
+fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+impl Permits {
     fn new(each: usize, all: usize) -> Self {
         Self { each, all, taken: Mutex::default(), emptied: Notify::new() }
     }
 
-    fn take(self: &Arc<Self>, client: Client) -> Option<Place> {
-        {
-            let taken = self.taken();
-            let own = taken.by.get(&client).copied().unwrap_or_default();
-            // A client without a place gets one, however many others have taken.
-            if own >= self.each || own > 0 && taken.all >= self.all {
+    /// The number of permits that one address may hold: others get the rest at once.
+    fn share(&self) -> usize {
+        self.all - self.all / 4
+    }
+
+    fn take(self: &Arc<Self>, client: Client) -> Option<Permit> {
+        let mut taken = self.taken();
+        let (of_address, own) = taken.held(client);
+        if own >= self.each {
+            return None;
+        }
+        let is_crowded = of_address >= self.share();
+        if is_crowded || taken.holders.len() >= self.all {
+            let may = |address| !is_crowded || address == client.address;
+            if taken.revoke_for(client, may).is_none() && own > 0 {
                 return None;
             }
         }
-        Some(self.place(client))
+        Some(self.add(&mut taken, client))
     }
 
-    /// A place, even if there is none.
-    fn place(self: &Arc<Self>, client: Client) -> Place {
-        let mut taken = self.taken();
-        taken.all += 1;
-        *taken.by.entry(client).or_default() += 1;
-        Place { places: Arc::clone(self), client }
+    /// Returns a permit, even if all are taken.
+    fn add(self: &Arc<Self>, taken: &mut Taken, client: Client) -> Permit {
+        let (number, revoked) = (taken.next, CancellationToken::new());
+        taken.next += 1;
+        taken.alive += 1;
+        taken.holders.insert(number, Holder { client, waits: true, revoked: revoked.clone() });
+        *taken.by_client.entry(client).or_default() += 1;
+        *taken.by_address.entry(client.address).or_default() += 1;
+        Permit { permits: Arc::clone(self), number, revoked }
+    }
+
+    fn runs(&self, number: u64) {
+        if let Some(holder) = self.taken().holders.get_mut(&number) {
+            holder.waits = false;
+        }
     }
 
     async fn empty(&self) {
         loop {
             let mut emptied = std::pin::pin!(self.emptied.notified());
             emptied.as_mut().enable();
-            if self.taken().all == 0 {
+            if self.taken().alive == 0 {
                 return;
             }
             emptied.await;
@@ -123,24 +236,20 @@ impl Places {
     }
 }
 
-/// One place, until it is dropped.
-struct Place {
-    places: Arc<Places>,
-    client: Client,
+/// One permit, which is returned when it is dropped.
+struct Permit {
+    permits: Arc<Permits>,
+    number: u64,
+    revoked: CancellationToken,
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
-        taken.all -= 1;
-        if let Some(own) = taken.by.get_mut(&self.client) {
-            *own -= 1;
-            if *own == 0 {
-                taken.by.remove(&self.client);
-            }
-        }
-        if taken.all == 0 {
-            self.places.emptied.notify_waiters();
+        let mut taken = self.permits.taken();
+        taken.remove(self.number);
+        taken.alive -= 1;
+        if taken.alive == 0 {
+            self.permits.emptied.notify_waiters();
         }
     }
 }
@@ -181,7 +290,7 @@ mod tests {
     async fn questions_have_an_end() {
         let slots = Slots::new(1);
         let mut asking = Vec::new();
-        for _ in 0..ASKED {
+        for _ in 0..MAX_QUESTIONS {
             let slot = slots.take(client(1)).unwrap();
             let mut asked = Box::pin(async move { slot.aside(pending::<()>()).await });
             assert!(asked.as_mut().now_or_never().is_none());
@@ -197,16 +306,61 @@ mod tests {
     }
 
     #[test]
-    fn a_client_leaves_places_to_others() {
+    fn a_client_has_its_permits_and_no_more() {
         let slots = Slots::new(10);
-        let mut taken: Vec<Slot> = std::iter::from_fn(|| slots.take(client(1))).collect();
+        let taken: Vec<Slot> = std::iter::from_fn(|| slots.take(client(1))).collect();
         assert_eq!(taken.len(), 10);
-        for id in 2..=CALLS as u64 {
-            taken.extend(std::iter::from_fn(|| slots.take(client(id))));
+        assert!(slots.take(client(2)).is_some());
+    }
+
+    #[test]
+    fn sessions_of_an_address_share_its_permits() {
+        let slots = Slots::new(66);
+        let mut taken: Vec<Slot> = Vec::new();
+        for id in 0..17 {
+            taken.extend(std::iter::from_fn(|| slots.take(client(id))).take(66));
         }
-        // Where all are taken, each of the others has one.
-        assert!(taken.len() > CALLS && slots.take(client(2)).is_none());
-        let late = slots.take(client(CALLS as u64 + 1));
-        assert!(late.is_some() && slots.take(client(CALLS as u64 + 1)).is_none());
+        let share = MAX_CALLS / 4 * 3;
+        let held = |taken: &[Slot]| taken.iter().filter(|slot| !slot.is_revoked()).count();
+        assert_eq!(held(&taken), share);
+        // Another client gets as many as each of the crowd still has, and none of its own is revoked.
+        let own: Vec<Slot> = std::iter::from_fn(|| slots.take(client(100))).collect();
+        assert!((40..=66).contains(&own.len()), "{}", own.len());
+        assert_eq!((held(&own), held(&taken)), (own.len(), share - own.len()));
+        // Another address has room, and takes none of it away.
+        let elsewhere = Client { address: Some([192, 0, 2, 1].into()), id: 1 };
+        let others: Vec<Slot> = std::iter::from_fn(|| slots.take(elsewhere)).collect();
+        assert_eq!((others.len(), held(&others)), (66, 66));
+        assert_eq!(held(&taken), share - own.len());
+        // Calls that run do not give way, and a client still gets its first one.
+        taken.iter().chain(&own).for_each(Slot::runs);
+        let first = slots.take(client(1000));
+        assert!(first.is_some() && slots.take(client(1000)).is_none());
+        assert_eq!(held(&taken), share - own.len());
+    }
+
+    #[test]
+    fn where_all_permits_are_taken_the_address_with_most_gives_way() {
+        let permits = Arc::new(Permits::new(10, 12));
+        let at = |last: u8, id| Client { address: Some([127, 0, 0, last].into()), id };
+        let take = |last, id| permits.take(at(last, id)).unwrap();
+        let revoked = |permits: &[Permit]| {
+            permits.iter().filter(|permit| permit.revoked.is_cancelled()).count()
+        };
+        let here: Vec<_> = (0..9).map(|number| take(1, number / 3)).collect();
+        let there: Vec<_> = (0..3).map(|_| take(2, 1)).collect();
+        let new: Vec<_> = (0..3).map(|_| take(3, 1)).collect();
+        assert_eq!([&here, &there, &new].map(|held| revoked(held)), [3, 0, 0]);
+        assert_eq!(permits.taken().holders.len(), 12);
+        // As many as others have, and no more; but none of the first of its client.
+        let more: Vec<_> = (0..9).map_while(|_| permits.take(at(3, 1))).collect();
+        assert!(more.len() <= 1, "{}", more.len());
+        let crowd: Vec<_> = (0..20).map(|id| take(4, id)).collect();
+        assert_eq!(revoked(&crowd), 0);
+        let kept = [(&here, 3), (&there, 1), (&new, 1)];
+        assert!(kept.iter().all(|(held, clients)| held.len() - revoked(held) >= *clients));
+        drop((here, there, new, more, crowd));
+        let taken = permits.taken();
+        assert!(taken.by_client.is_empty() && taken.by_address.is_empty() && taken.alive == 0);
     }
 }

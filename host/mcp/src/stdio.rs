@@ -1,7 +1,7 @@
 //! Standard input and output as a transport: a message is a line.
 //!
-//! What the library's own one does not do: it answers lines that it can't take, reads no more
-//! while the client does not read, and never waits for such a client to end.
+//! Unlike the library's own, it answers invalid lines, stops reading while the client does not read, and
+//! does not wait for such a client at the end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,47 +27,47 @@ use super::bodies::{Bodies, Refused};
 use super::connection::Connection;
 use super::message::{self, Malformed};
 
-/// How much may wait to be written before no more is read, in bytes.
-const WAITING: usize = 8 << 20;
+/// The number of bytes waiting to be written from which on nothing is read.
+const MAX_UNWRITTEN_BYTES: usize = 8 << 20;
 
-/// What a message that waits counts at least, in bytes: small ones take room too.
-const LEAST: usize = 4 << 10;
+/// The least that a message that waits to be written counts, in bytes.
+const MIN_MESSAGE_BYTES: usize = 4 << 10;
 
-/// How much is read of the input and not taken yet, in bytes: what a pipe may hold.
-const AHEAD: usize = 1 << 20;
+/// The maximum size of lines that are read ahead, in bytes.
+const MAX_AHEAD_BYTES: usize = 1 << 20;
 
-/// How many requests of a client may be under way before no more is read: more than there are places
-/// for calls and questions, so that answers to questions are always read.
-const UNDER_WAY: usize = 1024;
+/// The number of open requests from which on nothing is read. It exceeds the permits for calls and
+/// questions, so that answers to questions are always read.
+const MAX_OPEN_REQUESTS: usize = 1024;
 
-/// What a line counts besides its own bytes, in bytes.
-const LINE: usize = 64;
+/// What a line counts besides its text, in bytes.
+const LINE_OVERHEAD_BYTES: usize = 64;
 
-/// How long lines that are read wait for a client that has ended it and does not read.
-const LAST_LINES: Duration = Duration::from_secs(5);
+/// How long lines wait after the end of the input if the client does not read.
+const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a client that does not read may keep a server that ends.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long to wait at the end for a client that does not read.
+const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A client on a pair of pipes.
 pub(super) struct Stdio<R> {
     lines: FramedRead<R, Line>,
-    /// What one line may have, in bytes.
+    /// The maximum size of a line, in bytes.
     most: usize,
-    /// To the task that writes; none once it is closed.
+    /// The queue of the task that writes; `None` once it is closed.
     said: Option<mpsc::UnboundedSender<Vec<u8>>>,
-    /// What that task has to write, in bytes.
+    /// The number of bytes that the task has to write.
     waiting: watch::Sender<usize>,
-    /// Lines that are read, but not taken yet: only this way is the end of the input seen even if
-    /// the client does not read.
+    /// Lines that are read ahead: this way the end of the input is seen even if the client does not
+    /// read.
     ahead: VecDeque<Result<Bytes, TooLong>>,
     /// When the input has ended.
     ended: Option<Instant>,
     connection: Connection,
     bodies: Bodies,
-    /// A line that is being looked at.
+    /// The line that is being parsed.
     taking: Option<BoxFuture<'static, Result<ClientJsonRpcMessage, Malformed>>>,
-    /// Whether a request has come that a conversation begins with.
+    /// Whether a request has come that begins a conversation.
     begun: bool,
 }
 
@@ -75,8 +75,8 @@ pub(super) struct Stdio<R> {
 pub(super) struct Writer(JoinHandle<io::Result<()>>);
 
 impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
-    /// A transport for lines of `most` bytes at most. It speaks until it is dropped, and the writer
-    /// has the rest then.
+    /// Creates a transport for lines of at most `most` bytes. Once it is dropped, the writer writes what
+    /// is left.
     pub fn new(
         input: R,
         output: impl AsyncWrite + Send + Unpin + 'static,
@@ -102,7 +102,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
         (stdio, writer)
     }
 
-    /// Has a message written, after what was said before.
+    /// Queues a message for writing.
     fn say(&self, message: &impl Serialize) -> io::Result<()> {
         let said = self.said.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         let mut line = serde_json::to_vec(message)?;
@@ -111,8 +111,8 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
         said.send(line).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// The next line, once not too much waits to be answered, or to be written; none where nothing
-    /// comes any more, or the output is closed. Nothing is lost where it is not waited for to the end.
+    /// Returns the next line, once not too much waits to be answered or written; `None` at the end of the
+    /// input, or if the output is closed. It is cancel safe.
     async fn next(&mut self) -> Option<Result<Bytes, TooLong>> {
         let mut waiting = self.waiting.subscribe();
         loop {
@@ -120,17 +120,18 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
             if self.ended.is_some() && self.ahead.is_empty() {
                 return None;
             }
-            let until = self.ended.unwrap_or_else(Instant::now) + LAST_LINES;
-            let read: usize = self.ahead.iter().flatten().map(|line| line.len() + LINE).sum();
+            let until = self.ended.unwrap_or_else(Instant::now) + LAST_LINES_TIMEOUT;
+            let read: usize =
+                self.ahead.iter().flatten().map(|line| line.len() + LINE_OVERHEAD_BYTES).sum();
             tokio::select! {
                 biased;
                 () = said.closed() => return None,
                 () = async {
-                    self.connection.has_fewer_than(UNDER_WAY).await;
-                    // It is never closed.
-                    let _ = waiting.wait_for(|waiting| *waiting < WAITING).await;
+                    self.connection.has_fewer_than(MAX_OPEN_REQUESTS).await;
+                    // The channel is never closed.
+                    let _ = waiting.wait_for(|waiting| *waiting < MAX_UNWRITTEN_BYTES).await;
                 }, if !self.ahead.is_empty() => return self.ahead.pop_front(),
-                line = self.lines.next(), if self.ended.is_none() && read < AHEAD => match line {
+                line = self.lines.next(), if self.ended.is_none() && read < MAX_AHEAD_BYTES => match line {
                     Some(Ok(line)) => self.ahead.push_back(line),
                     Some(Err(error)) => {
                         tracing::error!("standard input can't be read: {error}");
@@ -147,12 +148,12 @@ impl<R: AsyncRead + Send + Unpin + 'static> Stdio<R> {
         let answer = malformed.answer();
         tracing::debug!("a message can't be taken: {}", answer["error"]["message"]);
         if !malformed.notification {
-            // Where nobody reads any more, the next line is not waited for.
+            // If the output is closed, `next` ends.
             let _ = self.say(&answer);
         }
     }
 
-    /// Whether a message belongs to a conversation; before one, there are only requests.
+    /// Whether a message is part of a conversation, which begins with a request.
     fn belongs(&mut self, message: &ClientJsonRpcMessage) -> bool {
         if let ClientJsonRpcMessage::Request(message) = message {
             self.begun |= match &message.request {
@@ -185,7 +186,7 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleServer> for Stdio<R> {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            // Nothing is lost where it is not waited for to the end.
+            // It is cancel safe.
             if let Some(taking) = &mut self.taking {
                 let taken = taking.await;
                 self.taking = None;
@@ -225,9 +226,9 @@ impl<R: AsyncRead + Send + Unpin + 'static> Transport<RoleServer> for Stdio<R> {
 }
 
 impl Writer {
-    /// Waits until everything is written, or the client is not worth waiting for.
+    /// Waits until everything is written, or the timeout.
     pub async fn end(mut self) {
-        match tokio::time::timeout(LAST_WORDS, &mut self.0).await {
+        match tokio::time::timeout(LAST_WRITE_TIMEOUT, &mut self.0).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => tracing::debug!("standard output can't be written: {error}"),
             Ok(Err(error)) => tracing::error!("the server failed: {error}"),
@@ -239,7 +240,7 @@ impl Writer {
     }
 }
 
-/// Writes what is said, a line at a time.
+/// Writes the queue, a line at a time.
 async fn write(
     mut queue: mpsc::UnboundedReceiver<Vec<u8>>,
     waiting: watch::Sender<usize>,
@@ -253,11 +254,8 @@ async fn write(
     Ok(())
 }
 
-/// The message that a line is.
+/// Parses a line.
 async fn take(bodies: Bodies, line: Bytes) -> Result<ClientJsonRpcMessage, Malformed> {
-    if Bodies::is_small(&line) {
-        return message::read(&line);
-    }
     let taken = match bodies.take(None, Bodies::line(line.clone())).await {
         Ok(taken) => taken,
         Err(Refused::Malformed(malformed)) => return Err(malformed),
@@ -265,20 +263,20 @@ async fn take(bodies: Bodies, line: Bytes) -> Result<ClientJsonRpcMessage, Malfo
     };
     drop(line);
     let mut message = message::read(&taken.text)?;
-    if let (ClientJsonRpcMessage::Request(message), Some(load)) = (&mut message, taken.load) {
-        message.request.extensions_mut().insert(load);
+    if let ClientJsonRpcMessage::Request(message) = &mut message {
+        message.request.extensions_mut().insert(taken.load);
     }
     Ok(message)
 }
 
 fn weight(line: &[u8]) -> usize {
-    line.len().max(LEAST)
+    line.len().max(MIN_MESSAGE_BYTES)
 }
 
-/// Cuts the input into lines. One that is too long does not end it.
+/// Splits the input into lines. Lines that are too long are reported, not an error.
 struct Line(AnyDelimiterCodec);
 
-/// A line that has more bytes than it may have.
+/// A line that exceeds the maximum size.
 #[derive(Debug)]
 struct TooLong;
 
@@ -321,8 +319,8 @@ mod tests {
 
     const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-    /// What a line of 64 bytes at most makes of the input: the ids of its requests, and what is
-    /// answered by itself.
+    /// Reads an input with lines of at most 64 bytes: returns the ids of its requests, and the errors
+    /// that are written.
     async fn read(input: &[u8]) -> (Vec<Value>, Vec<Value>) {
         let (output, answers) = duplex(1 << 16);
         let (mut stdio, writer) = Stdio::new(io::Cursor::new(input.to_vec()), output, 64);
@@ -352,7 +350,7 @@ mod tests {
         assert!(said.iter().all(|answer| answer["id"].is_null()), "{said:?}");
         let text = said[0]["error"]["message"].as_str().unwrap();
         assert!(text.contains("longer than 64 bytes"), "{text}");
-        // Whatever comes before the first request is nobody's.
+        // What comes before the first request is ignored.
         let early = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         let (taken, said) = read(format!("{early}\n{PING}\n").as_bytes()).await;
         assert_eq!((taken, said), (vec![json!(1)], vec![]));
@@ -363,7 +361,7 @@ mod tests {
         let (output, answers) = duplex(64);
         let input = format!("{PING}\n");
         let (mut stdio, writer) = Stdio::new(io::Cursor::new(input.into_bytes()), output, 64);
-        let large = "x".repeat(WAITING);
+        let large = "x".repeat(MAX_UNWRITTEN_BYTES);
         stdio.say(&large).unwrap();
         assert!(futures_util::poll!(std::pin::pin!(stdio.receive())).is_pending());
         let reader = tokio::spawn(async move {
@@ -372,7 +370,7 @@ mod tests {
         assert!(stdio.receive().await.is_some());
         drop(stdio);
         writer.end().await;
-        assert_eq!(reader.await.unwrap().len(), WAITING + 2);
+        assert_eq!(reader.await.unwrap().len(), MAX_UNWRITTEN_BYTES + 2);
     }
 
     #[tokio::test]
@@ -380,7 +378,7 @@ mod tests {
         let (output, _answers) = duplex(64);
         let input = format!("{PING}\n");
         let (mut stdio, writer) = Stdio::new(io::Cursor::new(input.into_bytes()), output, 64);
-        stdio.say(&"x".repeat(WAITING)).unwrap();
+        stdio.say(&"x".repeat(MAX_UNWRITTEN_BYTES)).unwrap();
         assert!(stdio.receive().await.is_none());
         drop(stdio);
         writer.end().await;

@@ -1,5 +1,5 @@
-//! What is answered with work besides calls of tools: lists of resources, and what is in them. It
-//! takes the place of a call, is done for few clients at a time, and ends when it is cancelled.
+//! Work besides calls of tools: listing and reading resources. It takes the permit of a call, runs for few
+//! clients at a time, and ends when it is cancelled.
 
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -9,14 +9,14 @@ use super::call::BUSY;
 use super::connection::{self, Connection, Request};
 use cofferdam_workspace::fair_queue::Client;
 
-/// How much may wait to be read by a client before more is made for it, in bytes.
-const UNREAD: usize = 8 << 20;
+/// The number of bytes waiting to be read by a client from which on nothing more is done for it.
+const MAX_UNREAD_BYTES: usize = 8 << 20;
 
 impl Server {
-    /// Has something done for a client, which it knows by its name.
+    /// Runs `work` for the client of a request.
     ///
     /// # Errors
-    /// Those of the work; a server that has too much to do; a client that is gone.
+    /// Those of the work; `Busy` if the server has too many calls; `Cancelled`.
     pub(super) async fn at_work<T>(
         &self,
         context: &RequestContext<RoleServer>,
@@ -25,15 +25,16 @@ impl Server {
         let (connection, asked) =
             (Connection::of(&context.extensions), Request::of(&context.extensions));
         let client = connection::client(&context.extensions);
-        let _slot = self.shared.slots.take(client).ok_or_else(busy)?;
+        let slot = self.shared.slots.take(client).ok_or_else(busy)?;
         let work = async {
             let _turn = match self.shared.works.acquire(client) {
                 Ok(turn) => turn,
                 Err(waits) => waits.await.map_err(|_| busy())?,
             };
+            slot.runs();
             if let Some(mut unread) = connection.unread.clone() {
-                // Where it is closed, the client does not read.
-                let _ = unread.wait_for(|unread| *unread < UNREAD).await;
+                // If the channel is closed, the client does not read.
+                let _ = unread.wait_for(|unread| *unread < MAX_UNREAD_BYTES).await;
             }
             work(client).await
         };
@@ -42,12 +43,13 @@ impl Server {
             () = context.ct.cancelled() => Err(gone()),
             () = asked.cancelled.cancelled() => Err(gone()),
             () = connection.gone.cancelled() => Err(gone()),
+            () = slot.revoked() => Err(busy()),
             () = self.shared.stopping.cancelled() => Err(gone()),
         }
     }
 }
 
-/// What a client hears that asks for too much.
+/// The error if no further request is admitted.
 pub(super) fn busy() -> ErrorData {
     ErrorData::internal_error(format!("Busy: {BUSY}"), None)
 }

@@ -2,6 +2,8 @@
 
 /// Receives the messages and the progress of running calls.
 pub trait Observer: Send + Sync {
+    /// A thread has begun to run the call, or a part of it.
+    fn started(&self) {}
     /// A message of the plugin, with control characters escaped and within its budget.
     fn message(&self, call: &str, level: tracing::Level, message: &str);
     /// The progress of the call.

@@ -165,6 +165,7 @@ impl Pool {
             if !control.begin() {
                 continue;
             }
+            job.request.context.observer.started();
             let (answer, spent) = call(&job.prepared, &job.request);
             if !control.end() {
                 turn.was_given_up = true;
