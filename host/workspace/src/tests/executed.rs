@@ -70,3 +70,32 @@ fn repositories_are_listed_once_for_a_state() {
     write(tree, "tools/other", "");
     assert!(named(&transaction).is_empty(), "changed by the transaction");
 }
+
+/// A repository's configuration comes with a workspace: what it names takes a bounded time.
+#[test]
+fn hostile_configuration_is_read_in_bounded_time() {
+    let root = tempfile::tempdir().unwrap();
+    for place in ["fixture.git/objects", "fixture.git/refs", "tools"] {
+        fs::create_dir_all(root.path().join(place)).unwrap();
+    }
+    fs::write(root.path().join("fixture.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    let path = |unit: &str, bytes: usize| unit.repeat(bytes / unit.len());
+    let lines = |line: String| format!("{line}\n").repeat((1 << 20) / (line.len() + 1));
+    for (what, config) in [
+        ("a path of a megabyte", format!("path = {}", path("/usr/..", 1 << 20))),
+        ("long absolute paths", lines(format!("path = {}", path("/usr/..", 4000)))),
+        ("long paths below home", lines(format!("path = ~/{}", path("a/", 4000)))),
+        ("long relative paths", lines(format!("path = {}x", path("../tools/", 4000)))),
+        ("many includes", lines("path = x".to_owned())),
+        ("many directories of hooks", lines("[core]hooksPath=x".to_owned())),
+        ("many words", lines(format!("[alias]a={}", path("x ", 1000)))),
+    ] {
+        fs::write(root.path().join("fixture.git/config"), format!("[include]\n{config}")).unwrap();
+        let (transaction, _) = begin(&open(root.path()));
+        write(transaction.overlay(), "tools/run", "");
+        transaction.overlay().set_executable("tools/run", true, &Quota::unlimited()).unwrap();
+        let begun = std::time::Instant::now();
+        named(&transaction);
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+    }
+}
