@@ -58,7 +58,7 @@ impl Service for Context7 {
             .header("accept", "application/json")
             .header("cache-control", &format!("max-stale={MAX_AGE_SECONDS}"))
             .timeout(self.limit);
-        request.max_body_bytes = MAX_BODY_BYTES;
+        request.most = MAX_BODY_BYTES;
         request.send()
     }
 }

@@ -7,8 +7,8 @@ pub const MAX_TEXT_BYTES: usize = 2000;
 const CUT_MARK: &str = "...";
 
 /// Formats `lines` for a result: without the last line end, and with replacement characters for
-/// invalid UTF-8. Of more than [`MAX_TEXT_BYTES`] bytes, returns a window around the offset `focus`, with
-/// `...` where it was cut.
+/// invalid UTF-8. Of more than [`MAX_TEXT_BYTES`] bytes, returns a window around the offset
+/// `focus`, with `...` where it was cut.
 pub fn shown(lines: &[u8], focus: usize) -> String {
     let lines = without_line_end(lines, true);
     if lines.len() <= MAX_TEXT_BYTES {

@@ -96,8 +96,8 @@ pub struct Summary {
 /// Lints Python code and groups the findings.
 ///
 /// # Errors
-/// Those of [`Context::resolve`] and [`HostApi::changed`]; `FileNotFoundError`; `UnsupportedFile` for
-/// a file that is not Python; `LinterUnavailable`, `InvalidLintRequest`, `LinterLimit` or
+/// Those of [`Context::resolve`] and [`HostApi::changed`]; `FileNotFoundError`; `UnsupportedFile`
+/// for a file that is not Python; `LinterUnavailable`, `InvalidLintRequest`, `LinterLimit` or
 /// `LinterFailed` if no linter has a report.
 pub fn run(args: &Args, context: &Context, host: &impl HostApi) -> Result<Output, ToolError> {
     let started = Instant::now();

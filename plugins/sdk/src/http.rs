@@ -36,7 +36,7 @@ pub struct Request {
     /// The timeout for the request with its whole response; `None`: the deadline of the call.
     pub timeout: Option<Duration>,
     /// The limit of the response body, in bytes.
-    pub max_body_bytes: usize,
+    pub most: usize,
 }
 
 /// The response to a request, with any status.
@@ -78,7 +78,7 @@ impl Request {
             headers: Vec::new(),
             body: Vec::new(),
             timeout: None,
-            max_body_bytes: DEFAULT_MAX_BODY_BYTES,
+            most: DEFAULT_MAX_BODY_BYTES,
         }
     }
 

@@ -304,9 +304,8 @@ fn documentation(comments: &[Rc<Comment>]) -> Option<String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn go_symbols_are_found() {
-        let text = r#"// Package files handles files.
+    /// A Go file with definitions of every kind.
+    const GO: &str = r#"// Package files handles files.
 package files
 
 import "fmt"
@@ -357,6 +356,10 @@ func Map[T, U any](in []T, f func(T) U) []U {
 	return nil
 }
 "#;
+
+    #[test]
+    fn go_symbols_are_found() {
+        let text = GO;
         let outline = outline(text);
         assert_eq!(outline.package.as_deref(), Some("files"));
         outline.has(&[

@@ -324,9 +324,8 @@ fn outer_attributes(node: &SyntaxNode) -> Vec<String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn rust_symbols_are_found() {
-        let text = r##"//! About the module.
+    /// A Rust file with definitions of every kind.
+    const RUST: &str = r##"//! About the module.
 use std::fmt;
 
 /// Loads it.
@@ -366,6 +365,10 @@ macro_rules! say { () => {} }
 extern "C" { fn external(a: u8); }
 fn r#match() {}
 "##;
+
+    #[test]
+    fn rust_symbols_are_found() {
+        let text = RUST;
         let outline = outline(text);
         assert_eq!(outline.doc.as_deref(), Some("About the module."));
         outline.has(&[

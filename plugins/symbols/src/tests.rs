@@ -254,12 +254,7 @@ fn dunder_all_determines_the_api() {
     assert_eq!(found["files"][0]["exports"], json!(["_hidden", "Shown", "late", "later"]));
 }
 
-#[test]
-fn calls_are_followed_across_files() {
-    let files = Memory::new([
-        (
-            "app/main.py",
-            r#"import json
+const CALLS: &str = r#"import json
 import app.store as store
 from app.store import Store, make as build
 from . import tools
@@ -282,8 +277,12 @@ def inner():
     def deep():
         return main("x")
     return deep()
-"#,
-        ),
+"#;
+
+/// A project whose function `app.main.main` calls in every supported way.
+fn calls() -> Memory {
+    Memory::new([
+        ("app/main.py", CALLS),
         (
             "app/store.py",
             r#"from app.base import Base
@@ -318,29 +317,33 @@ def make() -> Store:
             "class Helper:\n    def run(self): twice()\n\ndef twice(): return [once() for _ in range(2)]\ndef once(): return twice()\n",
         ),
         ("app/__init__.py", ""),
-    ]);
+    ])
+}
+
+/// The calls in a result of `trace_calls`, one line each, indented by depth.
+fn call_rows(found: &Value) -> Vec<String> {
+    let row = |row: &Value| {
+        let note = row["not_followed"].as_str().map(|why| format!(" ({why})"));
+        let text = |name: &str| row[name].as_str().unwrap().trim_start_matches("app.").to_owned();
+        format!(
+            "{}{} {}:{} at {}{}",
+            "  ".repeat(row["depth"].as_u64().unwrap() as usize - 1),
+            text("symbol"),
+            row["file"].as_str().unwrap(),
+            row["line"],
+            row["called_at"],
+            note.unwrap_or_default(),
+        )
+    };
+    found["calls"].as_array().unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn calls_are_followed_across_files() {
+    let files = calls();
     let arguments = json!({"symbol": "app.main.main", "depth": 4});
     let found = call(&files, "trace_calls", arguments).unwrap();
     assert_eq!(found["root"]["symbol"], "app.main.main");
-    let rows: Vec<String> = found["calls"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| {
-            let note = row["not_followed"].as_str().map(|why| format!(" ({why})"));
-            let text =
-                |name: &str| row[name].as_str().unwrap().trim_start_matches("app.").to_owned();
-            format!(
-                "{}{} {}:{} at {}{}",
-                "  ".repeat(row["depth"].as_u64().unwrap() as usize - 1),
-                text("symbol"),
-                row["file"].as_str().unwrap(),
-                row["line"],
-                row["called_at"],
-                note.unwrap_or_default(),
-            )
-        })
-        .collect();
     let wanted = [
         "store.Store app/store.py:4 at [7]",
         "  base.Base.__init__ app/base.py:2 at [6]",
@@ -362,7 +365,7 @@ def make() -> Store:
         "  main.inner.deep app/main.py:21 at [23]",
         "    main.main app/main.py:6 at [22] (cycle)",
     ];
-    assert_eq!(rows, wanted);
+    assert_eq!(call_rows(&found), wanted);
     let external = each(&found["external"], "name");
     assert_eq!(
         external,
@@ -376,7 +379,11 @@ def make() -> Store:
     );
     let unresolved = each(&found["unresolved"], "name");
     assert_eq!(unresolved, ["nowhere", "name.strip"]);
+}
 
+#[test]
+fn calls_have_limits_and_errors() {
+    let files = calls();
     let arguments = json!({"symbol": "app.main.main", "depth": 1, "limit": 2});
     let found = call(&files, "trace_calls", arguments).unwrap();
     assert_eq!((&found["total"], &found["truncated"]), (&json!(7), &json!(true)));
@@ -411,11 +418,7 @@ fn endpoints(files: &Memory) -> Vec<String> {
         .collect()
 }
 
-fn fastapi() -> Memory {
-    Memory::new([
-        (
-            "app/main.py",
-            r#"from fastapi import FastAPI, Depends
+const FASTAPI: &str = r#"from fastapi import FastAPI, Depends
 from app.api import router as api_router
 from app.core import settings
 from app.deps import log
@@ -434,8 +437,11 @@ async def ws(socket): ...
 
 def ready(): return health()
 app.add_api_route("/ready", ready, methods=["GET", "HEAD"])
-"#,
-        ),
+"#;
+
+fn fastapi() -> Memory {
+    Memory::new([
+        ("app/main.py", FASTAPI),
         ("app/core.py", "class Settings:\n    PREFIX: str = '/api/v1'\nsettings = Settings()\n"),
         (
             "app/api/__init__.py",

@@ -521,9 +521,8 @@ mod tests {
         outline.listed()
     }
 
-    #[test]
-    fn typescript_symbols_are_found() {
-        let text = r#"import { a } from "./a";
+    /// A TypeScript file with definitions of every kind.
+    const TYPESCRIPT: &str = r#"import { a } from "./a";
 /** Loads a file.
  *
  * In full.
@@ -554,6 +553,10 @@ export { x as y } from "./x";
 export * from "./all";
 export default class { run() {} }
 "#;
+
+    #[test]
+    fn typescript_symbols_are_found() {
+        let text = TYPESCRIPT;
         let outline = outline("a.ts", text);
         outline.has(&[
             ("load", Kind::Function, 6, 9, true),

@@ -78,8 +78,8 @@ pub fn complete(stream: &Captured, whose: &str) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&stream.bytes).into_owned())
 }
 
-/// Makes the report of a run. `what` is its name, `printed` its output for users; `none` are the exit
-/// codes for a run without tests.
+/// Makes the report of a run. `what` is its name, `printed` its output for users; `none` are the
+/// exit codes for a run without tests.
 pub fn report(
     what: &str,
     mut tests: Vec<Test>,

@@ -270,8 +270,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Plans the removal of directories so that `path` is free. `None` if it can't be free; otherwise
-    /// whether it was free from the beginning.
+    /// Plans the removal of directories so that `path` is free. `None` if it can't be free;
+    /// otherwise whether it was free from the beginning.
     fn free_target(&mut self, path: &WorkspacePath) -> Result<Option<bool>, ToolError> {
         Ok(match self.before.target(path)? {
             Place::Free => Some(true),

@@ -33,7 +33,7 @@ pub(super) fn send(request: &Request, parts: &Parts<'_>) -> Result<Response, Err
     };
     let status = answer.status();
     let headers = answer.headers().entries();
-    Ok(Response { status, headers, body: read(&answer, request.max_body_bytes, until, parts)? })
+    Ok(Response { status, headers, body: read(&answer, request.most, until, parts)? })
 }
 
 fn outgoing(request: &Request, parts: &Parts<'_>) -> Result<OutgoingRequest, Error> {

@@ -18,9 +18,8 @@ fn found<'a>(outline: &'a Outline, name: &str) -> &'a Symbol {
     outline.symbols.iter().find(|symbol| symbol.qualified() == name).expect(name)
 }
 
-#[test]
-fn definitions_of_every_kind_are_found() {
-    let text = r#""""About the module."""
+/// A Python file with definitions of every kind.
+const PYTHON: &str = r#""""About the module."""
 import os
 from typing import overload
 
@@ -74,7 +73,10 @@ if os:
                         case 1:
                             def deepest(): ...
 "#;
-    let outline = outline(text);
+
+#[test]
+fn definitions_of_every_kind_are_found() {
+    let outline = outline(PYTHON);
     assert_eq!(outline.problem, None);
     assert_eq!(outline.doc.as_deref(), Some("About the module."));
     assert_eq!(outline.exports.as_deref().unwrap(), ["get", "Session"]);
@@ -114,7 +116,12 @@ if os:
     let wanted: Vec<_> =
         wanted.into_iter().map(|(name, kind, a, b, c)| (name.to_owned(), kind, a, b, c)).collect();
     assert_eq!(listed, wanted);
+}
 
+#[test]
+fn signatures_documentation_and_visibility_are_found() {
+    let text = PYTHON;
+    let outline = outline(text);
     for (name, signature) in [
         ("LIMIT", "LIMIT: int = 3"),
         ("Pair", "type Pair[T] = tuple[T, T]"),
@@ -202,10 +209,8 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn the_standard_library_has_the_symbols_that_python_finds() {
-    let files = library();
-    assert!(files.len() >= 500, "only {} files", files.len());
+/// What Python's own parser finds in these files: a JSON line for each.
+fn definitions_by_python(files: &[PathBuf]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/definitions.py");
     let mut python = Command::new("python3")
         .arg(script)
@@ -216,11 +221,38 @@ fn the_standard_library_has_the_symbols_that_python_finds() {
     let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     let mut stdin = python.stdin.take().unwrap();
     let writer = std::thread::spawn(move || stdin.write_all(names.join("\n").as_bytes()).unwrap());
-    let answer = python.wait_with_output().unwrap();
+    let output = python.wait_with_output().unwrap();
     writer.join().unwrap();
-    assert!(answer.status.success());
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A definition found by Python, as text.
+fn wanted_definition(one: &Value) -> String {
+    let name = one["name"].as_str().unwrap();
+    let doc = one["doc"].as_str().map(plain);
+    let [is_class, start, line, end] =
+        ["is_class", "start_line", "line", "end_line"].map(|key| &one[key]);
+    format!("{name} {is_class} {start} {line} {end} {doc:?}")
+}
+
+/// A class or function of an outline, in the form of [`wanted_definition`].
+fn found_definition(symbol: &Symbol) -> Option<String> {
+    let is_class = symbol.kind == Kind::Class;
+    if !is_class && !matches!(symbol.kind, Kind::Function | Kind::Method | Kind::Property) {
+        return None;
+    }
+    let Symbol { start_line, line, end_line, .. } = *symbol;
+    let (name, doc) = (symbol.qualified(), symbol.doc.as_deref().map(plain));
+    Some(format!("{name} {is_class} {start_line} {line} {end_line} {doc:?}"))
+}
+
+#[test]
+fn the_standard_library_has_the_symbols_that_python_finds() {
+    let files = library();
+    assert!(files.len() >= 500, "only {} files", files.len());
     let (mut compared, mut definitions) = (0, 0);
-    for line in String::from_utf8(answer.stdout).unwrap().lines() {
+    for line in definitions_by_python(&files).lines() {
         let wanted: Value = serde_json::from_str(line).unwrap();
         let path = wanted["path"].as_str().unwrap();
         let Some(list) = wanted["definitions"].as_array() else {
@@ -228,39 +260,12 @@ fn the_standard_library_has_the_symbols_that_python_finds() {
         };
         let (_, outline) = outline_of(path, &fs::read(path).unwrap()).unwrap();
         assert_eq!(outline.problem, None, "{path}");
-        let key = |name: &str, is_class, start: u64, line: u64, end: u64, doc: Option<&str>| {
-            format!("{name} {is_class} {start} {line} {end} {doc:?}")
-        };
         let mut count: BTreeMap<String, i64> = BTreeMap::new();
         for one in list {
-            let number = |name: &str| one[name].as_u64().unwrap();
-            let key = key(
-                one["name"].as_str().unwrap(),
-                one["is_class"].as_bool().unwrap(),
-                number("start_line"),
-                number("line"),
-                number("end_line"),
-                one["doc"].as_str().map(plain).as_deref(),
-            );
-            *count.entry(key).or_default() += 1;
+            *count.entry(wanted_definition(one)).or_default() += 1;
         }
-        for symbol in &outline.symbols {
-            let is_class = symbol.kind == Kind::Class;
-            if !is_class && !matches!(symbol.kind, Kind::Function | Kind::Method | Kind::Property) {
-                continue;
-            }
-            let Symbol { start_line, line, end_line, .. } = *symbol;
-            let doc = symbol.doc.as_deref().map(plain);
-            let name = symbol.qualified();
-            let key = key(
-                &name,
-                is_class,
-                start_line as u64,
-                line as u64,
-                end_line as u64,
-                doc.as_deref(),
-            );
-            *count.entry(key).or_default() -= 1;
+        for found in outline.symbols.iter().filter_map(found_definition) {
+            *count.entry(found).or_default() -= 1;
         }
         count.retain(|_, number| *number != 0);
         assert!(count.is_empty(), "{path}: {count:#?}");
