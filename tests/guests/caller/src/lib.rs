@@ -53,7 +53,7 @@ impl Caller {
         request.headers = args.headers;
         request.body = args.body.into_bytes();
         request.timeout = args.timeout_ms.map(Duration::from_millis);
-        request.max_body_bytes = args.most.unwrap_or(request.max_body_bytes);
+        request.most = args.most.unwrap_or(request.most);
         let mut sent = request.send();
         for _ in 1..args.times {
             sent = sent.and_then(|_| request.send());
