@@ -305,7 +305,7 @@ impl<'a, 'b> Tracer<'a, 'b> {
         let calls = self.modules.definition(body, |definition| definition.calls.clone());
         for call in calls.iter().flatten() {
             deadline.check(10_000)?;
-            let value = self.modules.value(&body.file, Some(body.definition), &call.callee);
+            let value = self.modules.value(body.inside(), &call.callee);
             match self.modules.called(&value) {
                 Value::Class(target) | Value::Function(target) => {
                     match targets.iter_mut().find(|(known, _)| *known == target) {

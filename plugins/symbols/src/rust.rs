@@ -57,18 +57,18 @@ impl Walker<'_> {
         match item {
             ast::Item::Fn(function) => self.function(function, Kind::Function, is_public(function)),
             ast::Item::Const(constant) => {
-                self.add(constant, constant.name(), Kind::Constant, None, is_public(constant));
+                self.add(constant, Kind::Constant, None, is_public(constant));
             }
             ast::Item::Static(variable) => {
-                self.add(variable, variable.name(), Kind::Variable, None, is_public(variable));
+                self.add(variable, Kind::Variable, None, is_public(variable));
             }
             ast::Item::TypeAlias(alias) => {
-                self.add(alias, alias.name(), Kind::Type, None, is_public(alias));
+                self.add(alias, Kind::Type, None, is_public(alias));
             }
             ast::Item::Struct(declared) => self.structure(declared),
             ast::Item::Union(declared) => {
                 let body = declared.record_field_list().map(|list| list.syntax().clone());
-                self.add(declared, declared.name(), Kind::Union, body, is_public(declared));
+                self.add(declared, Kind::Union, body, is_public(declared));
                 self.fields(declared.name(), declared.record_field_list());
             }
             ast::Item::Enum(declared) => self.enumeration(declared),
@@ -77,7 +77,7 @@ impl Walker<'_> {
             ast::Item::Module(module) => {
                 let list = module.item_list();
                 let body = list.as_ref().map(|list| list.syntax().clone());
-                self.add(module, module.name(), Kind::Module, body, is_public(module));
+                self.add(module, Kind::Module, body, is_public(module));
                 if let (Some(name), Some(list)) = (module.name(), list) {
                     self.builder.enter(name.text(), false);
                     self.items(list.items());
@@ -89,11 +89,11 @@ impl Walker<'_> {
                     .iter()
                     .any(|attribute| attribute.starts_with("macro_export"));
                 let body = declared.token_tree().map(|body| body.syntax().clone());
-                self.add(declared, declared.name(), Kind::Macro, body, public);
+                self.add(declared, Kind::Macro, body, public);
             }
             ast::Item::MacroDef(declared) => {
                 let body = declared.body().map(|body| body.syntax().clone());
-                self.add(declared, declared.name(), Kind::Macro, body, is_public(declared));
+                self.add(declared, Kind::Macro, body, is_public(declared));
             }
             ast::Item::ExternBlock(block) => {
                 for item in
@@ -113,7 +113,7 @@ impl Walker<'_> {
         let list = declared.assoc_item_list();
         let public = is_public(declared);
         let body = list.as_ref().map(|list| list.syntax().clone());
-        self.add(declared, declared.name(), Kind::Trait, body, public);
+        self.add(declared, Kind::Trait, body, public);
         if let (Some(name), Some(list)) = (declared.name(), list) {
             self.members(name.text(), &list, Some(public));
         }
@@ -125,10 +125,10 @@ impl Walker<'_> {
                 self.function(function, Kind::Function, is_public(function));
             }
             ast::ExternItem::Static(variable) => {
-                self.add(variable, variable.name(), Kind::Variable, None, is_public(variable));
+                self.add(variable, Kind::Variable, None, is_public(variable));
             }
             ast::ExternItem::TypeAlias(alias) => {
-                self.add(alias, alias.name(), Kind::Type, None, is_public(alias));
+                self.add(alias, Kind::Type, None, is_public(alias));
             }
             ast::ExternItem::MacroCall(_) => {}
         }
@@ -136,13 +136,7 @@ impl Walker<'_> {
 
     fn function(&mut self, function: &ast::Fn, kind: Kind, public: bool) {
         let body = function.body();
-        self.add(
-            function,
-            function.name(),
-            kind,
-            body.as_ref().map(|body| body.syntax().clone()),
-            public,
-        );
+        self.add(function, kind, body.as_ref().map(|body| body.syntax().clone()), public);
         // Items that are nested in the function.
         if let (Some(name), Some(list)) = (function.name(), body.and_then(|body| body.stmt_list()))
         {
@@ -162,7 +156,7 @@ impl Walker<'_> {
             _ => None,
         };
         let body = record.as_ref().map(|list| list.syntax().clone());
-        self.add(declared, declared.name(), Kind::Struct, body, is_public(declared));
+        self.add(declared, Kind::Struct, body, is_public(declared));
         self.fields(declared.name(), record);
     }
 
@@ -172,7 +166,7 @@ impl Walker<'_> {
         };
         self.builder.enter(name.text(), false);
         for field in list.fields() {
-            self.add(&field, field.name(), Kind::Field, None, is_public(&field));
+            self.add(&field, Kind::Field, None, is_public(&field));
         }
         self.builder.leave(false);
     }
@@ -181,11 +175,11 @@ impl Walker<'_> {
         let list = declared.variant_list();
         let public = is_public(declared);
         let body = list.as_ref().map(|list| list.syntax().clone());
-        self.add(declared, declared.name(), Kind::Enum, body, public);
+        self.add(declared, Kind::Enum, body, public);
         if let (Some(name), Some(list)) = (declared.name(), list) {
             self.builder.enter(name.text(), false);
             for variant in list.variants() {
-                self.add(&variant, variant.name(), Kind::EnumMember, None, public);
+                self.add(&variant, Kind::EnumMember, None, public);
             }
             self.builder.leave(false);
         }
@@ -218,11 +212,11 @@ impl Walker<'_> {
                 }
                 ast::AssocItem::Const(constant) => {
                     let public = public.unwrap_or_else(|| is_public(&constant));
-                    self.add(&constant, constant.name(), Kind::Constant, None, public);
+                    self.add(&constant, Kind::Constant, None, public);
                 }
                 ast::AssocItem::TypeAlias(alias) => {
                     let public = public.unwrap_or_else(|| is_public(&alias));
-                    self.add(&alias, alias.name(), Kind::Type, None, public);
+                    self.add(&alias, Kind::Type, None, public);
                 }
                 ast::AssocItem::MacroCall(_) => {}
             }
@@ -230,15 +224,15 @@ impl Walker<'_> {
         self.builder.leave(false);
     }
 
+    /// Adds a definition if it has a name; its signature is the text up to `body`.
     fn add(
         &mut self,
-        node: &impl AstNode,
-        name: Option<ast::Name>,
+        node: &impl ast::HasName,
         kind: Kind,
         body: Option<SyntaxNode>,
         public: bool,
     ) {
-        let Some(name) = name else {
+        let Some(name) = node.name() else {
             return;
         };
         let node = node.syntax();

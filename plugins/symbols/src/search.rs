@@ -78,6 +78,16 @@ pub struct Found {
     pub unparsed_total: usize,
     /// Symbols with the same name that do not match the qualifiers or kinds.
     others: Vec<String>,
+    /// The maximum number of `hits`.
+    most: usize,
+}
+
+/// A file that may contain the name.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    path: &'a str,
+    language: Language,
+    contents: &'a [u8],
 }
 
 impl Search {
@@ -92,7 +102,7 @@ impl Search {
         most: usize,
     ) -> Result<Found, ToolError> {
         let globs = globs(self.language);
-        let mut found = Found::default();
+        let mut found = Found { most, ..Found::default() };
         let mut late = Ok(());
         let finder = Finder::new(self.name.last());
         let mut index = Index::new(files);
@@ -105,7 +115,11 @@ impl Search {
             // The language matters only for unusual spellings of names; most files are skipped
             // here.
             if finder.find(contents).is_some() || !contents.is_ascii() || has_escapes(contents) {
-                self.look(&path(), contents, &finder, &mut index, most, &mut found);
+                let path = path();
+                if let Some(language) = Language::of(&path) {
+                    let file = Candidate { path: &path, language, contents };
+                    self.look(file, &finder, &mut index, &mut found);
+                }
             }
             true
         })?;
@@ -119,16 +133,12 @@ impl Search {
 
     fn look(
         &self,
-        path: &str,
-        contents: &[u8],
+        file: Candidate<'_>,
         finder: &Finder<'_>,
         index: &mut Index<'_>,
-        most: usize,
         found: &mut Found,
     ) {
-        let Some(language) = Language::of(path) else {
-            return;
-        };
+        let Candidate { path, language, contents } = file;
         if !may_hold(language, self.name.last(), finder, contents) {
             return;
         }
@@ -144,8 +154,8 @@ impl Search {
                 has_any
             }
         };
-        if has_any && found.hits.len() < most {
-            self.show(path, language, contents, most, found);
+        if has_any && found.hits.len() < found.most {
+            self.show(file, found);
         }
     }
 
@@ -174,20 +184,14 @@ impl Search {
         found.total > before
     }
 
-    /// Adds the matching symbols of a file, up to `most`.
-    fn show(
-        &self,
-        path: &str,
-        language: Language,
-        contents: &[u8],
-        most: usize,
-        found: &mut Found,
-    ) {
+    /// Adds the matching symbols of a file, up to the limit.
+    fn show(&self, file: Candidate<'_>, found: &mut Found) {
+        let Candidate { path, language, contents } = file;
         let Ok((text, _)) = decode(language, contents) else { return };
         let outline = language.outline(path, &text);
         let modules = language.modules(path, outline.package.as_deref());
         for symbol in outline.symbols {
-            if found.hits.len() >= most {
+            if found.hits.len() >= found.most {
                 return;
             }
             if self.means(&modules, &symbol.path, symbol.kind) {

@@ -203,7 +203,9 @@ impl<'t> Walker<'t> {
             ExportDefaultDeclarationKind::Identifier(_) => {}
             other => {
                 if let Some(value) = other.as_expression() {
-                    self.value("default", Kind::Variable, value, place, whole.start);
+                    let kind = Kind::Variable;
+                    let bound = Bound { name: "default", kind, signature_start: whole.start };
+                    self.value(bound, value, place);
                 }
             }
         }
@@ -291,7 +293,10 @@ impl<'t> Walker<'t> {
         let place = Place { whole: property.span, decorators: &property.decorators, public };
         let start = property.decorators.last().map_or(property.span.start, |last| last.span.end);
         match &property.value {
-            Some(value) => self.value(&name, Kind::Field, value, place, start),
+            Some(value) => {
+                let bound = Bound { name: &name, kind: Kind::Field, signature_start: start };
+                self.value(bound, value, place);
+            }
             None => {
                 let signature = self.slice(start, property.span.end);
                 let signature = signature.trim_end_matches(';').to_owned();
@@ -315,13 +320,8 @@ impl<'t> Walker<'t> {
                     };
                     match &variable.init {
                         Some(value) => {
-                            self.value(
-                                name,
-                                kind,
-                                value,
-                                place,
-                                variables.span.start.max(whole.start),
-                            );
+                            let signature_start = variables.span.start.max(whole.start);
+                            self.value(Bound { name, kind, signature_start }, value, place);
                         }
                         None => {
                             let signature = self.slice(variable.span.start, variable.span.end);
@@ -342,14 +342,8 @@ impl<'t> Walker<'t> {
     }
 
     /// Adds a name that is bound to a value: as a function or class if the value is one.
-    fn value(
-        &mut self,
-        name: &str,
-        kind: Kind,
-        value: &Expression<'_>,
-        place: Place<'_, '_>,
-        start: u32,
-    ) {
+    fn value(&mut self, bound: Bound<'_>, value: &Expression<'_>, place: Place<'_, '_>) {
+        let Bound { name, kind, signature_start: start } = bound;
         match value {
             Expression::ArrowFunctionExpression(arrow) => {
                 let kind = if kind == Kind::Field { Kind::Method } else { Kind::Function };
@@ -389,8 +383,12 @@ impl<'t> Walker<'t> {
                                 | Expression::FunctionExpression(_)
                         ) {
                             let place = Place { whole: property.span, decorators: &[], public };
-                            let start = property.span.start;
-                            walker.value(&key, Kind::Field, &property.value, place, start);
+                            let bound = Bound {
+                                name: &key,
+                                kind: Kind::Field,
+                                signature_start: property.span.start,
+                            };
+                            walker.value(bound, &property.value, place);
                         }
                     }
                 });
@@ -492,6 +490,16 @@ struct Place<'p, 'a> {
     whole: Span,
     decorators: &'p [Decorator<'a>],
     public: bool,
+}
+
+/// A name that is bound to a value.
+#[derive(Clone, Copy)]
+struct Bound<'n> {
+    name: &'n str,
+    /// Its kind if the value is neither a function nor a class.
+    kind: Kind,
+    /// The byte offset at which its signature starts.
+    signature_start: u32,
 }
 
 /// Whether a member of a class can be used outside of it.

@@ -27,6 +27,30 @@ pub struct Place {
     pub definition: usize,
 }
 
+impl Place {
+    /// The site of the names in this definition.
+    pub fn inside(&self) -> Site<'_> {
+        Site { file: &self.file, around: Some(self.definition) }
+    }
+}
+
+/// The site of a name: where it occurs, which determines the scopes that it is resolved in.
+#[derive(Debug, Clone, Copy)]
+pub struct Site<'f> {
+    /// The path of the file.
+    pub file: &'f str,
+    /// The enclosing definition, as an index in [`Model::definitions`]; `None` for the module's
+    /// top level.
+    pub around: Option<usize>,
+}
+
+impl<'f> Site<'f> {
+    /// The top level of a module.
+    pub fn module(file: &'f str) -> Self {
+        Self { file, around: None }
+    }
+}
+
 /// The value of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
@@ -44,6 +68,16 @@ pub enum Value {
     External(String),
     /// The value is not known.
     Unknown,
+}
+
+/// The search for a member in a class and its bases.
+struct MemberSearch<'n> {
+    /// The name of the member.
+    name: &'n str,
+    /// The classes searched so far.
+    seen: HashSet<Place>,
+    /// The first base class found that is outside of the workspace.
+    external: Option<String>,
 }
 
 /// The modules of the workspace, read on demand.
@@ -139,9 +173,9 @@ impl<'a> Modules<'a> {
         self.model(&place.file)?.definitions.get(place.definition).map(read)
     }
 
-    /// The value of a chain in a definition, or in the module's top level.
-    pub fn value(&mut self, file: &str, around: Option<usize>, steps: &[Step]) -> Value {
-        self.fold(file, around, steps, 0)
+    /// The value of a chain that occurs at a site.
+    pub fn value(&mut self, site: Site<'_>, steps: &[Step]) -> Value {
+        self.fold(site, steps, 0)
     }
 
     /// The value of a name in a module.
@@ -173,7 +207,7 @@ impl<'a> Modules<'a> {
         }
     }
 
-    fn fold(&mut self, file: &str, around: Option<usize>, steps: &[Step], depth: usize) -> Value {
+    fn fold(&mut self, site: Site<'_>, steps: &[Step], depth: usize) -> Value {
         if depth > MAX_STEPS {
             return Value::Unknown;
         }
@@ -185,12 +219,12 @@ impl<'a> Modules<'a> {
                 let Some(Step::Attribute(name)) = rest.get(1) else {
                     return Value::Unknown;
                 };
-                let Some(class) = self.class_around(file, around) else {
+                let Some(class) = self.class_around(site) else {
                     return Value::Unknown;
                 };
                 (self.member(&class, name, true, depth + 1), &rest[2..])
             }
-            Step::Name(name) => (self.name(file, around, name, depth + 1), rest),
+            Step::Name(name) => (self.name(site, name, depth + 1), rest),
             Step::Literal(name) => (Value::External(format!("builtins.{name}")), rest),
             _ => return Value::Unknown,
         };
@@ -212,18 +246,19 @@ impl<'a> Modules<'a> {
         value
     }
 
-    fn class_around(&mut self, file: &str, around: Option<usize>) -> Option<Place> {
+    fn class_around(&mut self, Site { file, around }: Site<'_>) -> Option<Place> {
         let model = self.model(file)?;
         let definition = model.outwards(around).find(|&at| model.definitions[at].is_class)?;
         Some(Place { file: file.to_owned(), definition })
     }
 
-    fn name(&mut self, file: &str, around: Option<usize>, name: &str, depth: usize) -> Value {
+    fn name(&mut self, site: Site<'_>, name: &str, depth: usize) -> Value {
+        let Site { file, around } = site;
         let Some(model) = self.model(file) else {
             return Value::Unknown;
         };
         if name == "Self"
-            && let Some(class) = self.class_around(file, around)
+            && let Some(class) = self.class_around(site)
         {
             return Value::Class(class);
         }
@@ -241,8 +276,12 @@ impl<'a> Modules<'a> {
             }
             // The names of a class are not visible in its methods.
             if (!definition.is_class || around == Some(index))
-                && let Some(value) =
-                    self.in_scope(file, Some(index), &definition.scope, name, depth)
+                && let Some(value) = self.in_scope(
+                    Site { file, around: Some(index) },
+                    &definition.scope,
+                    name,
+                    depth,
+                )
             {
                 return value;
             }
@@ -272,7 +311,7 @@ impl<'a> Modules<'a> {
         let Some(model) = self.model(file) else {
             return Value::Unknown;
         };
-        if let Some(value) = self.in_scope(file, None, &model.scope, name, depth) {
+        if let Some(value) = self.in_scope(Site::module(file), &model.scope, name, depth) {
             return value;
         }
         for star in &model.scope.stars {
@@ -293,21 +332,22 @@ impl<'a> Modules<'a> {
         below.unwrap_or(Value::Unknown)
     }
 
+    /// The value of a name in `scope`, the innermost one around the site. Outer scopes are not
+    /// searched.
     fn in_scope(
         &mut self,
-        file: &str,
-        around: Option<usize>,
+        site: Site<'_>,
         scope: &Scope,
         name: &str,
         depth: usize,
     ) -> Option<Value> {
         if let Some(&definition) = scope.definitions.get(name) {
-            let place = Place { file: file.to_owned(), definition };
+            let place = Place { file: site.file.to_owned(), definition };
             let is_class = self.definition(&place, |definition| definition.is_class)?;
             return Some(if is_class { Value::Class(place) } else { Value::Function(place) });
         }
         if let Some(import) = scope.imports.get(name) {
-            return Some(self.imported(file, import, depth + 1));
+            return Some(self.imported(site.file, import, depth + 1));
         }
         let binding = scope.bindings.get(name)?;
         // `client = client or Client()` and similar bindings give no information.
@@ -319,19 +359,13 @@ impl<'a> Modules<'a> {
         if refers_to_itself {
             return Some(Value::Unknown);
         }
-        Some(self.bound(file, around, binding, depth + 1))
+        Some(self.bound(site, binding, depth + 1))
     }
 
-    fn bound(
-        &mut self,
-        file: &str,
-        around: Option<usize>,
-        binding: &Binding,
-        depth: usize,
-    ) -> Value {
+    fn bound(&mut self, site: Site<'_>, binding: &Binding, depth: usize) -> Value {
         match binding {
-            Binding::Value(steps) => self.fold(file, around, steps, depth),
-            Binding::Instance(steps) => match self.fold(file, around, steps, depth) {
+            Binding::Value(steps) => self.fold(site, steps, depth),
+            Binding::Instance(steps) => match self.fold(site, steps, depth) {
                 Value::Class(place) => Value::Instance(place),
                 Value::External(name) => Value::External(name),
                 _ => Value::Unknown,
@@ -403,8 +437,8 @@ impl<'a> Modules<'a> {
                 let Some((returns, parent)) = self.definition(place, read).flatten() else {
                     return Value::Unknown;
                 };
-                let file = place.file.clone();
-                self.bound(&file, parent, &Binding::Instance(returns), depth + 1)
+                let site = Site { file: &place.file, around: parent };
+                self.bound(site, &Binding::Instance(returns), depth + 1)
             }
             Value::External(name) => Value::External(format!("{name}()")),
             Value::Instance(class) => {
@@ -421,10 +455,10 @@ impl<'a> Modules<'a> {
 
     /// A member of a class or, in the order of the text, of its bases.
     fn member(&mut self, class: &Place, name: &str, only_bases: bool, depth: usize) -> Value {
-        let mut seen = HashSet::from([class.clone()]);
-        let mut outside = None;
-        let value = self.member_of(class, name, only_bases, depth, &mut seen, &mut outside);
-        match (value, outside) {
+        let seen = HashSet::from([class.clone()]);
+        let mut search = MemberSearch { name, seen, external: None };
+        let value = self.member_of(class, only_bases, depth, &mut search);
+        match (value, search.external) {
             (Value::Unknown, Some(base)) => Value::External(format!("{base}.{name}")),
             (value, _) => value,
         }
@@ -433,11 +467,9 @@ impl<'a> Modules<'a> {
     fn member_of(
         &mut self,
         class: &Place,
-        name: &str,
         only_bases: bool,
         depth: usize,
-        seen: &mut HashSet<Place>,
-        outside: &mut Option<String>,
+        search: &mut MemberSearch<'_>,
     ) -> Value {
         let Some(model) = self.model(&class.file).filter(|_| depth <= MAX_STEPS) else {
             return Value::Unknown;
@@ -446,21 +478,22 @@ impl<'a> Modules<'a> {
             return Value::Unknown;
         };
         if !only_bases {
-            let own = self.own_member(class, &model, name, depth);
+            let own = self.own_member(class, &model, search.name, depth);
             if own != Value::Unknown {
                 return own;
             }
         }
+        let site = Site { file: &class.file, around: definition.parent };
         for base in &definition.bases {
-            match self.fold(&class.file, definition.parent, base, depth + 1) {
-                Value::Class(base) if seen.insert(base.clone()) => {
-                    let found = self.member_of(&base, name, false, depth + 1, seen, outside);
+            match self.fold(site, base, depth + 1) {
+                Value::Class(base) if search.seen.insert(base.clone()) => {
+                    let found = self.member_of(&base, false, depth + 1, search);
                     if found != Value::Unknown {
                         return found;
                     }
                 }
                 Value::External(base) => {
-                    outside.get_or_insert(base);
+                    search.external.get_or_insert(base);
                 }
                 _ => {}
             }
@@ -482,7 +515,7 @@ impl<'a> Modules<'a> {
             };
         }
         if scope.bindings.contains_key(name) || scope.imports.contains_key(name) {
-            let found = self.in_scope(file, Some(class.definition), scope, name, depth + 1);
+            let found = self.in_scope(class.inside(), scope, name, depth + 1);
             if let Some(value) = found
                 && value != Value::Unknown
             {
@@ -493,7 +526,7 @@ impl<'a> Modules<'a> {
         for (index, method) in methods.filter(|(_, method)| method.parent == Some(class.definition))
         {
             if let Some(binding) = method.attributes.get(name) {
-                return self.bound(file, Some(index), binding, depth + 1);
+                return self.bound(Site { file, around: Some(index) }, binding, depth + 1);
             }
         }
         Value::Unknown

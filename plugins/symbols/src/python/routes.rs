@@ -10,7 +10,7 @@ use std::rc::Rc;
 use serde::Serialize;
 
 use super::facts::{Argument, Binding, Definition, Invocation, Provider, Scope, Step, shown};
-use super::resolve::{Modules, Place, Value};
+use super::resolve::{Modules, Place, Site, Value};
 use crate::outline::Problem;
 
 /// The maximum depth of included routers.
@@ -39,6 +39,13 @@ struct Router {
     /// The function or class that contains the name; `None` for the module.
     around: Option<usize>,
     name: String,
+}
+
+impl Router {
+    /// The site of the call that creates the router.
+    fn site(&self) -> Site<'_> {
+        Site { file: &self.file, around: self.around }
+    }
 }
 
 /// A dependency with its place.
@@ -107,6 +114,25 @@ struct Mount {
     dependencies: Vec<DeclaredDependency>,
 }
 
+/// The parameters of a method that includes a router in another one: the name of each, and its
+/// index among the positional arguments.
+#[derive(Debug, Clone, Copy)]
+struct MountParameters {
+    /// The router to include.
+    child: (&'static str, usize),
+    /// The prefix of its paths.
+    prefix: (&'static str, usize),
+}
+
+/// The parameters of FastAPI's `include_router`.
+const INCLUDE_ROUTER: MountParameters =
+    MountParameters { child: ("router", 0), prefix: ("prefix", 9) };
+/// The parameters of Flask's `register_blueprint`.
+const REGISTER_BLUEPRINT: MountParameters =
+    MountParameters { child: ("blueprint", 0), prefix: ("url_prefix", 9) };
+/// The parameters of Starlette's `mount`.
+const MOUNT: MountParameters = MountParameters { child: ("app", 1), prefix: ("path", 0) };
+
 /// One of the ways by which a router is reached.
 #[derive(Debug, Clone, Default)]
 struct Way {
@@ -135,11 +161,12 @@ impl<'a, 'b> Finder<'a, 'b> {
         for (index, definition) in model.definitions.iter().enumerate() {
             for decorator in &definition.decorators {
                 let handler = Place { file: file.to_owned(), definition: index };
-                self.decorated(file, definition.parent, decorator, handler);
+                let site = Site { file, around: definition.parent };
+                self.decorated(site, decorator, handler);
             }
         }
         for (around, call) in &model.registrations {
-            self.registered(file, *around, call);
+            self.registered(Site { file, around: *around }, call);
         }
         model.outline.problem.clone()
     }
@@ -181,13 +208,7 @@ impl<'a, 'b> Finder<'a, 'b> {
     }
 
     /// Handles decorators such as `@router.get("/path")`.
-    fn decorated(
-        &mut self,
-        file: &str,
-        around: Option<usize>,
-        decorator: &Invocation,
-        handler: Place,
-    ) {
+    fn decorated(&mut self, site: Site<'_>, decorator: &Invocation, handler: Place) {
         let name = decorator.name();
         let is_method = METHODS.contains(&name);
         if !is_method && !matches!(name, "route" | "api_route" | "websocket") {
@@ -196,11 +217,11 @@ impl<'a, 'b> Finder<'a, 'b> {
         let Some((_, on)) = decorator.callee.split_last() else {
             return;
         };
-        let router = self.router(file, around, on, 0);
+        let router = self.router(site, on, 0);
         let Some(path) = decorator
             .argument("path", 0)
             .or_else(|| decorator.keyword("rule"))
-            .map(|path| self.text(file, around, path))
+            .map(|path| self.text(site, path))
             .filter(|path| router.is_some() || path.starts_with('/'))
         else {
             return;
@@ -213,14 +234,13 @@ impl<'a, 'b> Finder<'a, 'b> {
             _ if is_method => vec![name.to_uppercase()],
             _ => methods(decorator),
         };
-        self.add(file, around, decorator, (router, framework, methods, path, handler));
+        self.add(site, decorator, (router, framework, methods, path, handler));
     }
 
     /// Adds a route with the dependencies of its handler and arguments.
     fn add(
         &mut self,
-        file: &str,
-        around: Option<usize>,
+        site: Site<'_>,
         call: &Invocation,
         (router, framework, methods, path, handler): (
             Option<Router>,
@@ -230,7 +250,7 @@ impl<'a, 'b> Finder<'a, 'b> {
             Place,
         ),
     ) {
-        let mut dependencies = self.listed(file, around, call, By::Route);
+        let mut dependencies = self.listed(site, call, By::Route);
         dependencies.extend(self.parameters(&handler));
         let Some(symbol) = self.modules.symbol(&handler) else { return };
         self.routes.push(Route {
@@ -240,28 +260,24 @@ impl<'a, 'b> Finder<'a, 'b> {
             path,
             handler,
             names: symbol.path,
-            file: file.to_owned(),
+            file: site.file.to_owned(),
             line: call.line,
             dependencies,
         });
     }
 
     /// Handles a call that registers a route or a router.
-    fn registered(&mut self, file: &str, around: Option<usize>, call: &Invocation) {
+    fn registered(&mut self, site: Site<'_>, call: &Invocation) {
         let Some((_, on)) = call.callee.split_last() else {
             return;
         };
-        let Some(parent) = self.router(file, around, on, 0) else {
+        let Some(parent) = self.router(site, on, 0) else {
             return;
         };
         match call.name() {
-            "include_router" => {
-                self.mount(file, around, call, parent, ("router", 0), ("prefix", 9))
-            }
-            "register_blueprint" => {
-                self.mount(file, around, call, parent, ("blueprint", 0), ("url_prefix", 9));
-            }
-            "mount" => self.mount(file, around, call, parent, ("app", 1), ("path", 0)),
+            "include_router" => self.mount(site, call, parent, INCLUDE_ROUTER),
+            "register_blueprint" => self.mount(site, call, parent, REGISTER_BLUEPRINT),
+            "mount" => self.mount(site, call, parent, MOUNT),
             name => {
                 let handler = match name {
                     "add_url_rule" => call.argument("view_func", 2),
@@ -274,7 +290,7 @@ impl<'a, 'b> Finder<'a, 'b> {
                 let Some((handler, path)) = handler.zip(path) else {
                     return;
                 };
-                let path = self.text(file, around, path);
+                let path = self.text(site, path);
                 let Some(framework) = self.framework(Some(&parent), name) else {
                     return;
                 };
@@ -282,34 +298,24 @@ impl<'a, 'b> Finder<'a, 'b> {
                     "add_api_websocket_route" => vec!["WEBSOCKET".to_owned()],
                     _ => methods(call),
                 };
-                for (handler, own) in self.handlers(file, around, handler) {
+                for (handler, own) in self.handlers(site, handler) {
                     let methods = own.map_or(methods.clone(), |method| vec![method]);
                     let router = Some(parent.clone());
-                    self.add(
-                        file,
-                        around,
-                        call,
-                        (router, framework, methods, path.clone(), handler),
-                    );
+                    self.add(site, call, (router, framework, methods, path.clone(), handler));
                 }
             }
         }
     }
 
     /// The handlers: one function, or the methods of a class, each for one HTTP method.
-    fn handlers(
-        &mut self,
-        file: &str,
-        around: Option<usize>,
-        handler: &Argument,
-    ) -> Vec<(Place, Option<String>)> {
+    fn handlers(&mut self, site: Site<'_>, handler: &Argument) -> Vec<(Place, Option<String>)> {
         let Some(steps) = &handler.steps else {
             return Vec::new();
         };
         // Such as `View.as_view("name")`.
         let class = steps.iter().position(|step| *step == Step::Attribute("as_view".to_owned()));
         let steps = &steps[..class.unwrap_or(steps.len())];
-        match self.modules.value(file, around, steps) {
+        match self.modules.value(site, steps) {
             Value::Function(place) => vec![(place, None)],
             Value::Class(class) => METHODS
                 .into_iter()
@@ -321,43 +327,40 @@ impl<'a, 'b> Finder<'a, 'b> {
         }
     }
 
+    /// Adds the inclusion of a router in `parent`.
     fn mount(
         &mut self,
-        file: &str,
-        around: Option<usize>,
+        site: Site<'_>,
         call: &Invocation,
         parent: Router,
-        child: (&str, usize),
-        prefix: (&str, usize),
+        parameters: MountParameters,
     ) {
+        let MountParameters { child, prefix } = parameters;
         let steps = call.argument(child.0, child.1).and_then(|child| child.steps.clone());
-        let Some(child) = steps.and_then(|steps| self.router(file, around, &steps, 0)) else {
+        let Some(child) = steps.and_then(|steps| self.router(site, &steps, 0)) else {
             return;
         };
         let prefix = call
             .argument(prefix.0, prefix.1)
             .filter(|prefix| prefix.text != "None")
-            .map(|prefix| self.text(file, around, prefix));
-        let dependencies = self.listed(file, around, call, By::Include);
+            .map(|prefix| self.text(site, prefix));
+        let dependencies = self.listed(site, call, By::Include);
         self.mounts.entry(child).or_default().push(Mount { parent, prefix, dependencies });
     }
 
     /// The router that is the value of a chain.
-    fn router(
-        &mut self,
-        file: &str,
-        around: Option<usize>,
-        steps: &[Step],
-        depth: usize,
-    ) -> Option<Router> {
+    fn router(&mut self, site: Site<'_>, steps: &[Step], depth: usize) -> Option<Router> {
         if depth > MAX_DEPTH {
             return None;
         }
+        let Site { file, around } = site;
         let model = self.modules.model(file)?;
         match steps {
             [Step::Name(name)] => {
                 let mut scopes = model.scopes(around);
-                scopes.find_map(|(at, scope)| self.router_in(file, at, scope, name, depth))
+                scopes.find_map(|(around, scope)| {
+                    self.router_in(Site { file, around }, scope, name, depth)
+                })
             }
             // `self.router` in the enclosing class.
             [Step::Name(receiver), Step::Attribute(name)]
@@ -370,23 +373,21 @@ impl<'a, 'b> Finder<'a, 'b> {
             {
                 let class = around.and_then(|method| model.definitions[method].parent)?;
                 let scope = &model.definitions[class].scope;
-                self.router_in(file, Some(class), scope, name, depth)
+                self.router_in(Site { file, around: Some(class) }, scope, name, depth)
             }
-            [module @ .., Step::Attribute(name)] => {
-                match self.modules.value(file, around, module) {
-                    Value::Module(other) => {
-                        self.router(&other, None, &[Step::Name(name.clone())], depth + 1)
-                    }
-                    Value::Class(class) | Value::Instance(class) => {
-                        let model = self.modules.model(&class.file)?;
-                        let scope = &model.definitions[class.definition].scope;
-                        self.router_in(&class.file, Some(class.definition), scope, name, depth)
-                    }
-                    _ => None,
+            [module @ .., Step::Attribute(name)] => match self.modules.value(site, module) {
+                Value::Module(other) => {
+                    self.router(Site::module(&other), &[Step::Name(name.clone())], depth + 1)
                 }
-            }
+                Value::Class(class) | Value::Instance(class) => {
+                    let model = self.modules.model(&class.file)?;
+                    let scope = &model.definitions[class.definition].scope;
+                    self.router_in(class.inside(), scope, name, depth)
+                }
+                _ => None,
+            },
             // A factory function: the first router that it binds.
-            [function @ .., Step::Call] => match self.modules.value(file, around, function) {
+            [function @ .., Step::Call] => match self.modules.value(site, function) {
                 Value::Function(place) => {
                     let model = self.modules.model(&place.file)?;
                     let scope = &model.definitions[place.definition].scope;
@@ -399,14 +400,16 @@ impl<'a, 'b> Finder<'a, 'b> {
         }
     }
 
+    /// The router that a name means in `scope`, the innermost one around the site. Outer scopes are
+    /// not searched.
     fn router_in(
         &mut self,
-        file: &str,
-        around: Option<usize>,
+        site: Site<'_>,
         scope: &Scope,
         name: &str,
         depth: usize,
     ) -> Option<Router> {
+        let Site { file, around } = site;
         if scope.routers.contains_key(name) {
             return Some(Router { file: file.to_owned(), around, name: name.to_owned() });
         }
@@ -418,11 +421,12 @@ impl<'a, 'b> Finder<'a, 'b> {
             else {
                 return None;
             };
-            return self.router(&other, None, &[Step::Name(imported.clone())], depth + 1);
+            let steps = [Step::Name(imported.clone())];
+            return self.router(Site::module(&other), &steps, depth + 1);
         }
         match scope.bindings.get(name)? {
             Binding::Value(steps) if steps.first() != Some(&Step::Name(name.to_owned())) => {
-                self.router(file, around, &steps.clone(), depth + 1)
+                self.router(site, &steps.clone(), depth + 1)
             }
             _ => None,
         }
@@ -464,14 +468,13 @@ impl<'a, 'b> Finder<'a, 'b> {
             return vec![Way::default()];
         };
         let is_application = !matches!(made.name(), "APIRouter" | "Blueprint");
-        let around = router.around;
         let own = match framework {
             Framework::FastApi if is_application => None,
             Framework::FastApi => made.keyword("prefix"),
             Framework::Flask => made.keyword("url_prefix"),
         };
-        let own = own.map(|prefix| self.text(&router.file, around, prefix));
-        let dependencies = self.listed(&router.file, around, &made, By::Router);
+        let own = own.map(|prefix| self.text(router.site(), prefix));
+        let dependencies = self.listed(router.site(), &made, By::Router);
         let mounts: Vec<(Router, Option<String>, Vec<DeclaredDependency>)> = self
             .mounts
             .get(router)
@@ -512,13 +515,7 @@ impl<'a, 'b> Finder<'a, 'b> {
     }
 
     /// The dependencies in an argument: `dependencies=[Depends(this)]`.
-    fn listed(
-        &mut self,
-        file: &str,
-        around: Option<usize>,
-        call: &Invocation,
-        by: By,
-    ) -> Vec<DeclaredDependency> {
+    fn listed(&mut self, site: Site<'_>, call: &Invocation, by: By) -> Vec<DeclaredDependency> {
         let Some(list) = call.keyword("dependencies") else {
             return Vec::new();
         };
@@ -526,7 +523,7 @@ impl<'a, 'b> Finder<'a, 'b> {
             .iter()
             .filter_map(|item| {
                 let provider = item.call.as_ref()?.argument("dependency", 0)?;
-                let value = self.modules.value(file, around, provider.steps.as_deref()?);
+                let value = self.modules.value(site, provider.steps.as_deref()?);
                 Some(DeclaredDependency {
                     written: provider.text.clone(),
                     place: place_of(&value),
@@ -553,7 +550,7 @@ impl<'a, 'b> Finder<'a, 'b> {
             };
             for steps in steps {
                 let around = (file == handler.file).then_some(parent).flatten();
-                let value = self.modules.value(&file, around, &steps);
+                let value = self.modules.value(Site { file: &file, around }, &steps);
                 found.push(DeclaredDependency {
                     written: shown(&steps),
                     place: place_of(&value),
@@ -588,7 +585,10 @@ impl<'a, 'b> Finder<'a, 'b> {
                 };
                 self.alias(&other, &[Step::Name(imported)], depth + 1)
             }
-            [module @ .., Step::Attribute(name)] => match self.modules.value(file, None, module) {
+            [module @ .., Step::Attribute(name)] => match self
+                .modules
+                .value(Site::module(file), module)
+            {
                 Value::Module(other) => self.alias(&other, &[Step::Name(name.clone())], depth + 1),
                 _ => None,
             },
@@ -597,24 +597,19 @@ impl<'a, 'b> Finder<'a, 'b> {
     }
 
     /// The value of a string argument, or a placeholder: `<settings.PREFIX>`.
-    fn text(&mut self, file: &str, around: Option<usize>, argument: &Argument) -> String {
+    fn text(&mut self, site: Site<'_>, argument: &Argument) -> String {
         if let Some(text) = &argument.string {
             return text.clone();
         }
-        let found = argument.steps.as_ref().and_then(|steps| self.string(file, around, steps, 0));
+        let found = argument.steps.as_ref().and_then(|steps| self.string(site, steps, 0));
         found.unwrap_or_else(|| format!("<{}>", argument.text))
     }
 
-    fn string(
-        &mut self,
-        file: &str,
-        around: Option<usize>,
-        steps: &[Step],
-        depth: usize,
-    ) -> Option<String> {
+    fn string(&mut self, site: Site<'_>, steps: &[Step], depth: usize) -> Option<String> {
         if depth > MAX_DEPTH {
             return None;
         }
+        let Site { file, around } = site;
         let model = self.modules.model(file)?;
         match steps {
             [Step::Name(name)] => {
@@ -628,11 +623,11 @@ impl<'a, 'b> Finder<'a, 'b> {
                 else {
                     return None;
                 };
-                self.string(&other, None, &[Step::Name(imported)], depth + 1)
+                self.string(Site::module(&other), &[Step::Name(imported)], depth + 1)
             }
-            [owner @ .., Step::Attribute(name)] => match self.modules.value(file, around, owner) {
+            [owner @ .., Step::Attribute(name)] => match self.modules.value(site, owner) {
                 Value::Module(other) => {
-                    self.string(&other, None, &[Step::Name(name.clone())], depth + 1)
+                    self.string(Site::module(&other), &[Step::Name(name.clone())], depth + 1)
                 }
                 Value::Class(class) | Value::Instance(class) => {
                     let model = self.modules.model(&class.file)?;

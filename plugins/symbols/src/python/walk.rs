@@ -43,6 +43,40 @@ pub fn walk<'a>(text: &'a str, lines: &'a Lines<'a>, body: &'a [Stmt]) -> Model 
     walker.model
 }
 
+/// The parts that the definitions of functions and of classes have in common.
+struct Declaration<'a> {
+    name: &'a str,
+    kind: Kind,
+    /// The bytes of the definition, with its decorators.
+    range: TextRange,
+    decorators: &'a [Decorator],
+    /// The definition without its body.
+    signature: String,
+    body: &'a [Stmt],
+}
+
+/// An assignment, without its target.
+#[derive(Clone, Copy)]
+struct Assignment<'a> {
+    /// The value that the target is bound to; `None` if there is none, or only a part is bound.
+    value: Option<&'a Expr>,
+    annotation: Option<&'a Expr>,
+    statement: &'a Stmt,
+}
+
+impl<'a> Assignment<'a> {
+    /// The assignment of an unknown part of the value.
+    fn part(self) -> Self {
+        Self { value: None, annotation: None, ..self }
+    }
+
+    fn binding(self) -> Option<Binding> {
+        let annotation = self.annotation.and_then(|annotation| annotated(annotation, 0));
+        let instance = annotation.map(Binding::Instance);
+        instance.or_else(|| self.value.and_then(steps).map(Binding::Value))
+    }
+}
+
 struct Walker<'a> {
     text: &'a str,
     lines: &'a Lines<'a>,
@@ -163,23 +197,16 @@ impl<'a> Walker<'a> {
     }
 
     /// Adds the symbol and the definition of a function or a class; the walk continues inside it.
-    fn define(
-        &mut self,
-        (name, kind): (&str, Kind),
-        range: TextRange,
-        decorators: &'a [Decorator],
-        signature: String,
-        body: &'a [Stmt],
-    ) -> usize {
+    fn define(&mut self, declaration: Declaration<'a>) -> usize {
+        let Declaration { name, kind, range, decorators, signature, body } = declaration;
         // The range starts with the first decorator; the definition itself is after the last one.
-        let whole = range;
         let own = match decorators.last() {
             None => range,
             Some(last) => TextRange::new(self.after_decorators(last.range()), range.end()),
         };
         let index = self.symbol(name, kind, own, signature);
         let symbol = &mut self.model.outline.symbols[index];
-        let start = whole.start().to_usize();
+        let start = range.start().to_usize();
         symbol.start_line = self.lines.line(start);
         symbol.span.start = self.lines.indentation_start(start);
         symbol.doc = documentation(body);
@@ -232,13 +259,14 @@ impl<'a> Walker<'a> {
             true => Kind::Method,
         };
         let signature = signature::function(self.text, function);
-        let index = self.define(
-            (function.name.as_str(), kind),
-            function.range,
-            &function.decorator_list,
+        let index = self.define(Declaration {
+            name: function.name.as_str(),
+            kind,
+            range: function.range,
+            decorators: &function.decorator_list,
             signature,
-            &function.body,
-        );
+            body: &function.body,
+        });
         let parameters = &function.parameters;
         let mut definition = std::mem::take(&mut self.model.definitions[index]);
         definition.returns = function.returns.as_deref().and_then(|expr| annotated(expr, 0));
@@ -305,13 +333,14 @@ impl<'a> Walker<'a> {
 
     fn class(&mut self, class: &'a StmtClassDef) {
         let signature = signature::class(self.text, class);
-        let index = self.define(
-            (class.name.as_str(), Kind::Class),
-            class.range,
-            &class.decorator_list,
+        let index = self.define(Declaration {
+            name: class.name.as_str(),
+            kind: Kind::Class,
+            range: class.range,
+            decorators: &class.decorator_list,
             signature,
-            &class.body,
-        );
+            body: &class.body,
+        });
         let definition = &mut self.model.definitions[index];
         definition.is_class = true;
         if let Some(arguments) = class.arguments.as_deref() {
@@ -363,13 +392,14 @@ impl<'a> Walker<'a> {
     fn assignment(&mut self, statement: &'a Stmt) {
         match statement {
             Stmt::Assign(assign) => {
+                let value = Some(&*assign.value);
                 for target in &assign.targets {
-                    self.assigned(target, Some(&assign.value), None, statement);
+                    self.assigned(target, Assignment { value, annotation: None, statement });
                 }
             }
             Stmt::AnnAssign(assign) => {
-                let annotation = Some(&*assign.annotation);
-                self.assigned(&assign.target, assign.value.as_deref(), annotation, statement);
+                let (value, annotation) = (assign.value.as_deref(), Some(&*assign.annotation));
+                self.assigned(&assign.target, Assignment { value, annotation, statement });
             }
             Stmt::AugAssign(assign) => {
                 if let (Expr::Name(name), Some(names)) = (&*assign.target, texts(&assign.value))
@@ -381,30 +411,26 @@ impl<'a> Walker<'a> {
                 }
             }
             Stmt::TypeAlias(alias) => {
-                self.assigned(&alias.name, Some(&alias.value), None, statement);
+                let value = Some(&*alias.value);
+                self.assigned(&alias.name, Assignment { value, annotation: None, statement });
             }
             _ => {}
         }
     }
 
-    fn assigned(
-        &mut self,
-        target: &'a Expr,
-        value: Option<&'a Expr>,
-        annotation: Option<&'a Expr>,
-        statement: &'a Stmt,
-    ) {
+    fn assigned(&mut self, target: &'a Expr, assignment: Assignment<'a>) {
         match target {
             Expr::Name(name) => {
                 let name = name.id.as_str();
                 if self.around.is_empty() && name == "__all__" {
-                    self.model.outline.exports = value.and_then(texts);
+                    self.model.outline.exports = assignment.value.and_then(texts);
                 }
-                self.remember(name, value, annotation);
+                self.remember(name, assignment);
                 if let Some(&class) = self.around.last().filter(|_| self.in_class()) {
                     self.fields.insert((class, name.to_owned()));
                 }
                 if self.around.is_empty() || self.in_class() {
+                    let statement = assignment.statement;
                     let is_type = matches!(statement, Stmt::TypeAlias(_));
                     let kind = match (is_type, self.in_class()) {
                         (true, _) => Kind::Type,
@@ -418,19 +444,19 @@ impl<'a> Walker<'a> {
             }
             Expr::Tuple(tuple) => {
                 for target in &tuple.elts {
-                    self.assigned(target, None, None, statement);
+                    self.assigned(target, assignment.part());
                 }
             }
             Expr::List(list) => {
                 for target in &list.elts {
-                    self.assigned(target, None, None, statement);
+                    self.assigned(target, assignment.part());
                 }
             }
-            Expr::Starred(starred) => self.assigned(&starred.value, None, None, statement),
+            Expr::Starred(starred) => self.assigned(&starred.value, assignment.part()),
             Expr::Attribute(attribute) => {
                 if let Expr::Name(receiver) = &*attribute.value {
                     let name = attribute.attr.as_str();
-                    self.attribute(receiver.id.as_str(), name, value, annotation, statement);
+                    self.attribute(receiver.id.as_str(), name, assignment);
                 }
             }
             _ => {}
@@ -438,8 +464,9 @@ impl<'a> Walker<'a> {
     }
 
     /// Stores what a name is bound to, as far as calls and routes need it.
-    fn remember(&mut self, name: &str, value: Option<&'a Expr>, annotation: Option<&'a Expr>) {
-        if let Some(binding) = binding(value, annotation) {
+    fn remember(&mut self, name: &str, assignment: Assignment<'a>) {
+        let value = assignment.value;
+        if let Some(binding) = assignment.binding() {
             self.bind(name, binding);
         }
         if let Some(Expr::StringLiteral(text)) = value {
@@ -468,14 +495,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Handles `self.name = value` in a method.
-    fn attribute(
-        &mut self,
-        receiver: &str,
-        name: &str,
-        value: Option<&'a Expr>,
-        annotation: Option<&'a Expr>,
-        statement: &'a Stmt,
-    ) {
+    fn attribute(&mut self, receiver: &str, name: &str, assignment: Assignment<'a>) {
         let Some(&method) = self.around.last() else {
             return;
         };
@@ -486,13 +506,14 @@ impl<'a> Walker<'a> {
         if definition.receiver.as_ref().is_none_or(|first| first.name != receiver) {
             return;
         }
-        if let Some(binding) = binding(value, annotation) {
+        if let Some(binding) = assignment.binding() {
             self.model.definitions[method].attributes.entry(name.to_owned()).or_insert(binding);
         }
         let around = std::mem::replace(&mut self.around, vec![class]);
-        self.router(name, value);
+        self.router(name, assignment.value);
         let known = !self.fields.insert((class, name.to_owned()));
         if !known {
+            let statement = assignment.statement;
             let signature =
                 signature::variable(self.text, &format!("{receiver}.{name}"), statement);
             self.symbol(name, Kind::Field, statement.range(), signature);
@@ -632,12 +653,6 @@ fn texts(expression: &Expr) -> Option<Vec<String>> {
             _ => None,
         })
         .collect()
-}
-
-fn binding(value: Option<&Expr>, annotation: Option<&Expr>) -> Option<Binding> {
-    let instance =
-        annotation.and_then(|annotation| annotated(annotation, 0)).map(Binding::Instance);
-    instance.or_else(|| value.and_then(steps).map(Binding::Value))
 }
 
 /// Converts an expression to a chain; `None` if it is not one.
