@@ -12,7 +12,7 @@ const ORDINARY: u32 = 65_534;
 /// The tests that are run again. Hostile programs run as both users in their own tests already.
 const AGAIN: [&str; 3] = ["hostile::", "executed::", "planted::"];
 
-/// They measure the server's answers beside hostile clients, whoever it runs as.
+/// They measure how fast the server answers, which does not depend on the user.
 const NOT_AGAIN: &str = "hostile::beside::";
 
 #[test]
