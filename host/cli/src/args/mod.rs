@@ -136,12 +136,13 @@ Examples:
     Call(Call),
     /// Serve the tools to MCP clients, on standard input and output or over HTTP
     ///
-    /// Over HTTP, /mcp has all tools and /mcp/ROLE those of each role; with --role, there is only /mcp,
-    /// with those of that role.
+    /// The role is coder unless --role names another one; main has every tool. Over HTTP, /mcp/ROLE
+    /// has the tools of each role; with --role, there is only /mcp, with those of that role.
     #[command(after_help = "\
 Examples:
   cofferdam serve --workspace ~/project
   cofferdam serve --role reader
+  cofferdam serve --role main --output-schemas
   cofferdam serve --role lint_agent.yaml --target src/app.py
   cofferdam serve --http 127.0.0.1:8080
   cofferdam serve --http 0.0.0.0:8080 --token-file token.txt --allow-host tools.example.com")]

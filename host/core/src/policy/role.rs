@@ -25,6 +25,9 @@ pub struct Role {
 }
 
 impl Role {
+    /// The role that the MCP server has by default.
+    pub const CODER: &str = "coder";
+
     /// Creates a role from its settings.
     ///
     /// # Errors
@@ -92,6 +95,11 @@ impl Role {
     /// What happens to its calls that write files which other programs execute by name.
     pub fn executed(&self) -> Executed {
         self.executed
+    }
+
+    /// Whether it restricts nothing: it includes every tool, and its scope is the workspace.
+    pub fn is_unrestricted(&self) -> bool {
+        self.patterns().any(|pattern| pattern == "*") && self.scope.is_everything()
     }
 
     /// Whether the role includes a tool.
@@ -168,8 +176,13 @@ mod tests {
         let detector = format!("grep.grep files.read report.save_agent_report {context7}");
         let enforcer = "grep.grep files.read shell.bash report.save_agent_report";
         let reviewer = "files.read shell.bash report.save_agent_report";
+        let coder = "files.read_file files.read_tree files.glob files.write_file grep.grep \
+                     edit.atomic_replace edit.apply_patch symbols.locate_symbol \
+                     symbols.get_source symbols.discover_api symbols.trace_calls lint.run_linter \
+                     tests.run_tests build.build_project git.git_status git.git_diff";
         for (name, wanted) in [
             ("main", "*"),
+            (Role::CODER, coder),
             ("designer", "edit.atomic_replace edit.move_text"),
             ("qa", "symbols.locate_symbol symbols.get_source symbols.discover_api"),
             ("lint", "lint_agent.*"),
@@ -190,7 +203,16 @@ mod tests {
             assert_eq!(found, wanted, "{name}");
             assert!(!roles[name].description().is_empty(), "{name}");
         }
-        assert_eq!(roles.len(), 10);
+        assert_eq!(roles.len(), 11);
+    }
+
+    #[test]
+    fn only_a_role_of_all_tools_and_files_is_unrestricted() {
+        let roles = built_in().unwrap();
+        let unrestricted = roles.values().filter(|role| role.is_unrestricted());
+        assert_eq!(unrestricted.map(|role| role.name().to_string()).collect::<Vec<_>>(), ["main"]);
+        let narrow = toml::from_str("tools = ['*']\nscope = ['src']").unwrap();
+        assert!(!Role::new("main", &narrow).unwrap().is_unrestricted());
     }
 
     #[test]
