@@ -375,9 +375,10 @@ mod tests {
             (json!({"pattern": "x"}), vec![]),
             (json!({}), vec!["@/pattern: expected the required field 'pattern', found nothing"]),
             (
-                json!({"pattern": "x", "patern": 1}),
+                json!({"patern": 1, "limit": 1}),
                 vec![
                     "@/patern: expected one of the fields pattern, output_mode, limit, a/b, lines, found the unknown field 'patern'; did you mean 'pattern'?",
+                    "@/pattern: expected the required field 'pattern', found nothing",
                 ],
             ),
             // The field that is meant is there already.

@@ -299,7 +299,8 @@ impl Registry {
     /// All tools of a role, by qualified name.
     pub fn tools(&self, role: Option<&Role>) -> impl Iterator<Item = &Arc<ToolEntry>> {
         self.tools.values().filter(move |entry| {
-            role.is_none_or(|role| role.allows(&entry.plugin.manifest.name, &entry.tool().name))
+            let (plugin, tool) = (&entry.plugin, entry.tool());
+            role.is_none_or(|role| role.allows(&plugin.manifest.name, &tool.name, plugin.built_in))
         })
     }
 

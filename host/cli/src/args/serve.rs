@@ -38,6 +38,9 @@ pub struct Serve {
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
     /// Print the configuration that a client needs to start or reach the server
+    ///
+    /// It has no path of this machine, so that a project can share it, unless --workspace names one,
+    /// or cofferdam is in no directory of PATH.
     #[command(after_help = "\
 Examples:
   cofferdam mcp config claude > .mcp.json

@@ -15,6 +15,7 @@ pub struct Role {
     name: RoleName,
     description: String,
     tools: Vec<Pattern>,
+    installed: bool,
     names: BTreeMap<String, ToolName>,
     paths: BTreeMap<ToolName, String>,
     parameters: BTreeMap<ToolName, Value>,
@@ -56,6 +57,7 @@ impl Role {
             name: name.into(),
             description: settings.description.clone(),
             tools,
+            installed: settings.installed,
             names,
             paths: paths.collect::<Result<_, PolicyError>>()?,
             parameters: BTreeMap::new(),
@@ -102,9 +104,10 @@ impl Role {
         self.patterns().any(|pattern| pattern == "*") && self.scope.is_everything()
     }
 
-    /// Whether the role includes a tool.
-    pub fn allows(&self, plugin: &str, tool: &str) -> bool {
-        self.tools.iter().any(|pattern| pattern.matches(plugin, tool))
+    /// Whether the role includes a tool; `built_in` tells whether its plugin came with the host.
+    pub fn allows(&self, plugin: &str, tool: &str, built_in: bool) -> bool {
+        let is_installed = self.installed && !built_in;
+        is_installed || self.tools.iter().any(|pattern| pattern.matches(plugin, tool))
     }
 
     /// The patterns of its tools: `*`, `plugin.*` or `plugin.tool`.
@@ -221,7 +224,11 @@ mod tests {
         let roles = built_in().unwrap();
         let missing = |role: &str| roles[role].without_tools(&tools).len();
         assert_eq!((missing("main"), missing("qa"), missing("reader")), (0, 3, 4));
-        assert!(!roles["qa"].allows("symbols", "trace_calls"));
+        assert!(!roles["qa"].allows("symbols", "trace_calls", true));
+        // What the user has installed is there by default.
+        let coder = &roles[Role::CODER];
+        assert!(coder.allows("lines", "count", false) && !coder.allows("shell", "bash", true));
+        assert!(!roles["reader"].allows("lines", "count", false));
         assert_eq!(roles["code-reviewer"].path_argument("files.read"), Some("file_path"));
         assert_eq!(roles["reader"].path_argument("files.read"), None);
     }
