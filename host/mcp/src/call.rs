@@ -326,7 +326,7 @@ mod tests {
     fn the_nearest_tools_are_named() {
         let names = ["git__status", "grep", "lint__run_linter", "read_file", "read_tree"];
         for (tool, wanted) in [
-            ("read", "The nearest tools of this role are read_tree, read_file"),
+            ("read", "The nearest tools of this role are read_file, read_tree"),
             ("files.reed_file", "The nearest tools of this role are read_file, read_tree"),
             ("run_lint", "The nearest tools of this role are lint__run_linter"),
             (

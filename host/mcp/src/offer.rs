@@ -33,8 +33,9 @@ impl Offer {
     pub fn prompts(&self, role: Option<&str>) -> impl Iterator<Item = &(Prompt, String)> {
         let of_role = self.host.role(role).ok().flatten();
         let contract = of_role.and_then(Role::contract);
+        let contract = contract.and_then(|name| self.host.contracts().get(name).ok());
         let is_used = move |(prompt, _): &&(Prompt, String)| {
-            role.is_none() || contract == Some(prompt.name.as_str())
+            role.is_none() || contract.is_some_and(|contract| contract.agent == prompt.name)
         };
         self.prompts.iter().filter(is_used)
     }
