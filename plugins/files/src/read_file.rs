@@ -112,10 +112,11 @@ mod tests {
             offset = page.next;
         }
         assert_eq!(whole, text);
-        let (content, page) = page_of(Some(3), None, true).unwrap();
-        assert_eq!((content.as_str(), page.lines, page.next), ("3\tb\n4\t\tc", 2, None));
-        let (content, page) = page_of(None, Some(1), false).unwrap();
-        assert_eq!((content.as_str(), page.next), ("a\r\n", Some(2)));
+        let numbered = page_of(Some(3), None, true).unwrap();
+        assert_eq!(numbered.0, "3\tb\n4\t\tc");
+        assert_eq!((numbered.1.lines, numbered.1.next), (2, None));
+        let first = page_of(None, Some(1), false).unwrap();
+        assert_eq!((first.0.as_str(), first.1.next), ("a\r\n", Some(2)));
         assert_eq!(page_of(Some(5), None, false).unwrap_err().code, "InvalidOffset");
         let long = format!("{}\n", "x".repeat(2001));
         let cut = page(&long, &Args { numbered: true, ..Args::default() }).unwrap().1;
