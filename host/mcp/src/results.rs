@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 use uuid::Uuid;
 
+use super::text;
 use cofferdam_workspace::{KeptOutput, Workspace};
 
 /// How much of a large answer is shown, in bytes.
@@ -45,7 +46,9 @@ struct Kept {
 
 #[derive(Clone)]
 enum Content {
-    /// The text of an answer.
+    /// An answer as JSON.
+    Json(Arc<str>),
+    /// An answer as text for a model.
     Text(Arc<str>),
     /// The output of a program.
     Output(KeptOutput),
@@ -67,14 +70,14 @@ impl Kept {
 
     fn mime_type(&self) -> &'static str {
         match self.content {
-            Content::Text(_) => "application/json",
-            Content::Output(_) => "text/plain",
+            Content::Json(_) => "application/json",
+            Content::Text(_) | Content::Output(_) => "text/plain",
         }
     }
 
     fn bytes(&self) -> u64 {
         match &self.content {
-            Content::Text(text) => text.len() as u64,
+            Content::Json(text) | Content::Text(text) => text.len() as u64,
             Content::Output(output) => output.bytes,
         }
     }
@@ -82,7 +85,7 @@ impl Kept {
     /// Its size in memory, in bytes.
     fn held(&self) -> usize {
         match &self.content {
-            Content::Text(text) => text.len(),
+            Content::Json(text) | Content::Text(text) => text.len(),
             Content::Output(_) => 0,
         }
     }
@@ -99,12 +102,28 @@ pub(super) struct AnsweredCall<'a> {
 }
 
 impl Results {
-    /// Returns an answer within its budget as structured content, and as text for clients that ignore
-    /// that; a larger one as a link.
+    /// Returns an answer within its budget as structured content for programs, and as [`text`] for
+    /// models; a larger one as a link.
     pub(super) fn result(&self, call: AnsweredCall<'_>, answer: Value) -> CallToolResult {
-        let (content, stored) = self.shown(call, answer.to_string());
+        let (json, text) = (answer.to_string(), text::of(&answer));
+        let bytes = json.len();
+        let (content, structured) = if bytes <= call.budget {
+            (vec![ContentBlock::text(text.unwrap_or(json))], answer)
+        } else {
+            let json = Content::Json(json.into());
+            let (content, uri) = match text {
+                None => self.beginning(call, json),
+                // What goes on from the text that is shown has to be of the same form.
+                Some(text) => {
+                    let whole =
+                        self.keep(format!("Answer of {} as JSON", call.tool), call.role, json);
+                    (self.beginning(call, Content::Text(text.into())).0, whole.uri)
+                }
+            };
+            (content, json!({"stored": {"uri": uri, "bytes": bytes}}))
+        };
         let mut result = CallToolResult::success(content);
-        result.structured_content = Some(stored.unwrap_or(answer));
+        result.structured_content = Some(structured);
         result
     }
 
@@ -117,35 +136,37 @@ impl Results {
     ) -> CallToolResult {
         let mut result = CallToolResult::error(vec![ContentBlock::text(message)]);
         if let Some(detail) = detail {
-            result.content.extend(self.shown(call, detail.to_string()).0);
+            let json = detail.to_string();
+            let is_small = json.len() <= call.budget;
+            let text: Arc<str> = text::of(&detail).unwrap_or(json).into();
+            result.content.extend(match is_small {
+                true => vec![ContentBlock::text(&*text)],
+                false => self.beginning(call, Content::Text(text)).0,
+            });
         }
         result
     }
 
-    /// Returns a text as content, and the structured content of the link if it is kept.
-    fn shown(
+    /// Keeps a text; returns its beginning with a link, and the address.
+    fn beginning(
         &self,
         AnsweredCall { tool, role, budget }: AnsweredCall<'_>,
-        text: String,
-    ) -> (Vec<ContentBlock>, Option<Value>) {
-        if text.len() <= budget {
-            return (vec![ContentBlock::text(text)], None);
-        }
-        let text: Arc<str> = text.into();
-        let content = Content::Text(Arc::clone(&text));
+        content: Content,
+    ) -> (Vec<ContentBlock>, String) {
+        let text = match &content {
+            Content::Json(text) | Content::Text(text) => Arc::clone(text),
+            Content::Output(_) => Arc::default(),
+        };
         let resource = self.keep(format!("Answer of {tool}"), role, content);
-        let end = text.floor_char_boundary(SHOWN_BYTES);
+        let (end, uri) = (text.floor_char_boundary(SHOWN_BYTES), resource.uri.clone());
         let note = format!(
-            "{}\n[The answer has {} bytes; these are the first {end}. All of it is the resource {}, \
-             and {}?offset={end}&length={budget} goes on from here. It is kept for a while. Calls \
+            "{}\n[The answer has {} bytes; these are the first {end}. All of it is the resource {uri}, \
+             and {uri}?offset={end}&length={budget} goes on from here. It is kept for a while. Calls \
              that ask for less answer at once.]",
             &text[..end],
             text.len(),
-            resource.uri,
-            resource.uri,
         );
-        let stored = json!({"stored": {"uri": resource.uri, "bytes": text.len()}});
-        (vec![ContentBlock::text(note), ContentBlock::resource_link(resource)], Some(stored))
+        (vec![ContentBlock::text(note), ContentBlock::resource_link(resource)], uri)
     }
 
     /// Adds links to the output of a call's programs to its result.
@@ -226,7 +247,7 @@ impl Results {
             return Err(format!("there are {bytes} bytes, so none at {offset}"));
         }
         let text = match &result.content {
-            Content::Text(text) => {
+            Content::Json(text) | Content::Text(text) => {
                 let place =
                     |at: u64| text.floor_char_boundary(usize::try_from(at).unwrap_or(usize::MAX));
                 text[place(offset)..place(offset.saturating_add(length))].to_owned()
@@ -338,14 +359,23 @@ mod tests {
         let answer = json!({"text": "é".repeat(20_000)});
         let whole = answer.to_string();
         let result = results.result(call(Some("reader"), 1000), answer);
-        let stored = &result.structured_content.unwrap()["stored"];
+        let stored = &result.structured_content.as_ref().unwrap()["stored"];
         assert_eq!(stored["bytes"], whole.len());
         let uri = stored["uri"].as_str().unwrap();
         let listed = results.list(Some("reader"));
-        assert_eq!((listed.len(), listed[0].uri.as_str()), (1, uri));
+        assert_eq!((listed.len(), listed[0].uri.as_str()), (2, uri));
         let read = |role, uri: &str| {
             results.read(&workspace, role, uri).map(|part| part.map(|part| part.text))
         };
+        // What a model sees goes on where it ends.
+        let content = serde_json::to_value(&result.content).unwrap();
+        let shown = content[0]["text"].as_str().unwrap();
+        let (shown, note) = shown.split_once("\n[The answer has 40006 bytes").unwrap();
+        let next = note.split("and ").nth(1).unwrap().split(' ').next().unwrap();
+        assert!(next.starts_with(content[1]["uri"].as_str().unwrap()), "{note}");
+        let rest = read(Some("reader"), &next.replace("length=1000", "length=99999"));
+        let text = format!("text:\n{}", "é".repeat(20_000));
+        assert_eq!(format!("{shown}{}", rest.unwrap().unwrap()), text);
         assert_eq!(read(Some("reader"), uri), Ok(Some(whole.clone())));
         let mut parts = String::new();
         while parts.len() < whole.len() {
@@ -377,12 +407,27 @@ mod tests {
         assert_eq!(short["content"][1]["text"], r#"{"stdout":"x"}"#);
         assert_eq!(failure(None)["content"].as_array().unwrap().len(), 1);
         let detail = json!({"stdout": "x".repeat(20_000)});
-        let long = failure(Some(detail.clone()));
+        let long = failure(Some(detail));
         assert_eq!(long["content"][0]["text"], "ExitCode: it failed");
         assert!(long["content"][1]["text"].as_str().unwrap().len() < 5_000);
         let uri = long["content"][2]["uri"].as_str().unwrap();
         let read = results.read(&workspace, None, uri).unwrap().unwrap();
-        assert_eq!((read.text, read.mime_type), (detail.to_string(), "application/json"));
+        let text = format!("stdout:\n{}", "x".repeat(20_000));
+        assert_eq!((read.text, read.mime_type), (text, "text/plain"));
+    }
+
+    #[test]
+    fn a_text_is_not_escaped_and_stands_once() {
+        let results = Results::default();
+        let answer = json!({"path": "a.py", "content": "print(\"é\")\n", "total_lines": 1});
+        let result = results.result(call(None, 1000), answer.clone());
+        let content = serde_json::to_value(&result.content).unwrap();
+        let text = "{\"path\":\"a.py\",\"total_lines\":1}\nprint(\"é\")\n";
+        assert_eq!(content, json!([{"type": "text", "text": text}]));
+        assert_eq!(result.structured_content, Some(answer));
+        let short = results.result(call(None, 1000), json!({"changed": true}));
+        let short = serde_json::to_value(&short.content).unwrap();
+        assert_eq!(short[0]["text"], r#"{"changed":true}"#);
     }
 
     #[test]
@@ -436,7 +481,8 @@ mod tests {
     fn the_oldest_answers_make_room() {
         let (_directory, workspace) = place();
         let results = Results::default();
-        let large = "x".repeat(MAX_KEPT_BYTES / 3);
+        // Each is kept as JSON and as text.
+        let large = "x".repeat(MAX_KEPT_BYTES / 6);
         let uris: Vec<String> = (0..4)
             .map(|_| {
                 let result = results.result(call(None, 10), json!({"text": large}));
