@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -426,14 +426,22 @@ fn tools_are_listed_in_the_format_of_each_client() {
         let examples = array(&whole["input"], "/examples");
         assert!(!examples.is_empty(), "{name} has no examples");
         examples.iter().for_each(|example| assert_valid(&tool["inputSchema"], example));
-        jsonschema::validator_for(&tool["outputSchema"]).unwrap();
+        // It is listed only if it is asked for.
+        assert_eq!(tool["outputSchema"], Value::Null, "{name}");
         let writers = ["beads__", "build__", "edit__", "report__", "shell__", "team__"];
         let reads_only = !writers.iter().any(|plugin| name.starts_with(plugin))
             && !["files__write_file", "lint_agent__apply_fix"].contains(&name);
-        assert_eq!(tool["annotations"]["readOnlyHint"], reads_only, "{name}");
+        // What MCP assumes without a hint is not said: a tool may write, and reach other systems.
+        assert_eq!(tool["annotations"]["readOnlyHint"] == true, reads_only, "{name}");
         let asks_others = name.starts_with("docs__") || name == "team__task";
-        assert_eq!(tool["annotations"]["openWorldHint"], asks_others, "{name}");
+        assert_eq!(tool["annotations"]["openWorldHint"] != false, asks_others, "{name}");
     }
+    let with_output = place.run(&["tools", "--format", "mcp", "--output-schemas"]).json();
+    for tool in array(&with_output, "/tools") {
+        jsonschema::validator_for(&tool["outputSchema"]).unwrap();
+    }
+    let ended = place.run(&["tools", "--output-schemas"]);
+    assert_eq!(ended.status, 2, "{ended:?}");
     let schema_of =
         |name: &str| &mcp.iter().find(|tool| tool["name"] == name).unwrap()["inputSchema"];
     for (format, name, schema) in [
@@ -1313,4 +1321,107 @@ fn a_search_that_takes_too_long_is_a_timeout() {
         (4, &json!("limit"), &json!("TimeoutError")),
         "{ended:?}"
     );
+}
+
+/// Runs the command in a directory of the workspace.
+fn run_below(place: &Place, directory: &str, args: &[&str]) -> Ended {
+    let directory = place.workspace().join(directory);
+    Ended::of(place.command(args).current_dir(directory))
+}
+
+#[test]
+fn below_the_root_of_a_workspace_the_root_is_found() {
+    let place = Place::new();
+    place.write("src/deep/a.txt", "one\n");
+    fs::create_dir_all(place.home()).unwrap();
+    let root = place.workspace().display().to_string();
+    let list = ["call", "read_tree", r#"{"max_depth": 1}"#];
+    let listed = |ended: &Ended| -> Vec<String> {
+        let document = ended.json();
+        each(array(&document, "/entries"), "path").into_iter().map(str::to_owned).collect()
+    };
+    // So far, this is no workspace of the user's.
+    assert_eq!(run_below(&place, "src", &["tools"]).stderr, "");
+    place.works(&["call", "write_file", r#"{"path": "b.txt", "content": "x"}"#]);
+    let ended = run_below(&place, "src/deep", &list);
+    assert_eq!(listed(&ended), ["b.txt", "src"], "{ended:?}");
+    assert!(ended.stderr.contains(&format!("the workspace is {root}")), "{ended:?}");
+    // At the root nothing is said.
+    assert_eq!(place.run(&list).stderr, "");
+    // A repository below is a project of its own.
+    fs::create_dir(place.workspace().join("src/.git")).unwrap();
+    assert_eq!(run_below(&place, "src/deep", &["tools"]).stderr, "");
+    fs::remove_dir(place.workspace().join("src/.git")).unwrap();
+    // A directory that is named is used.
+    let ended = run_below(&place, "src/deep", &[&["-C", "."][..], &list].concat());
+    assert_eq!((listed(&ended), ended.stderr.as_str()), (vec!["a.txt".to_owned()], ""));
+}
+
+/// What an archive or another user has put above does not widen what a command works on.
+#[test]
+fn a_planted_workspace_above_is_ignored() {
+    let place = Place::new();
+    let other = Place::new();
+    fs::create_dir_all(place.home()).unwrap();
+    fs::create_dir_all(other.home()).unwrap();
+    other.works(&["call", "write_file", r#"{"path": "b.txt", "content": "x"}"#]);
+    place.write("secret.txt", "s");
+    place.write("src/a.txt", "one\n");
+    place.write("lib/a.txt", "one\n");
+    place.write("cofferdam.toml", "[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n");
+    fs::create_dir(place.workspace().join(".cofferdam")).unwrap();
+    let mark = other.workspace().join(".cofferdam/owner");
+    fs::copy(mark, place.workspace().join(".cofferdam/owner")).unwrap();
+    let read = ["call", "files.read_file", r#"{"path": "secret.txt"}"#];
+    let ended = run_below(&place, "src", &read);
+    assert_eq!(ended.status, 1, "{ended:?}");
+    assert!(!ended.stderr.contains("the workspace is"), "{ended:?}");
+    // Settings that the user has accepted make it a workspace.
+    assert_eq!(place.run(&["policy", "accept"]).status, 0);
+    let ended = run_below(&place, "lib", &read);
+    assert_eq!((ended.status, &ended.json()["content"]), (0, &json!("s")), "{ended:?}");
+}
+
+#[test]
+fn configurations_of_clients_have_no_paths_of_this_machine() {
+    let place = Place::new();
+    let folder = place.home_file("bin");
+    fs::create_dir(&folder).unwrap();
+    let config = |path: &Path, args: &[&str]| {
+        let args = [&["mcp", "config"], args].concat();
+        let ended = Ended::of(place.command(&args).env("PATH", path));
+        assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{ended:?}");
+        ended.stdout
+    };
+    // Not in PATH, the command is named by its path.
+    let plain: Value = serde_json::from_str(&config(&folder, &["claude"])).unwrap();
+    let command = plain["mcpServers"]["cofferdam"]["command"].as_str().unwrap().to_owned();
+    assert_eq!(Path::new(&command), built().join("cofferdam").canonicalize().unwrap());
+    std::os::unix::fs::symlink(command, folder.join("cofferdam")).unwrap();
+    for (client, key, kind, arguments) in [
+        ("claude", "mcpServers", json!("stdio"), json!(["serve"])),
+        (
+            "cursor",
+            "mcpServers",
+            Value::Null,
+            json!(["serve", "--workspace", "${workspaceFolder}"]),
+        ),
+        (
+            "vscode",
+            "servers",
+            json!("stdio"),
+            json!(["serve", "--workspace", "${workspaceFolder}"]),
+        ),
+    ] {
+        let text = config(&folder, &[client]);
+        let document: Value = serde_json::from_str(&text).unwrap();
+        let server = &document[key]["cofferdam"];
+        assert_eq!((&server["command"], &server["type"]), (&json!("cofferdam"), &kind), "{text}");
+        assert_eq!(server["args"], arguments, "{text}");
+    }
+    let codex = config(&folder, &["codex", "--role", "reader"]);
+    assert!(codex.contains("command = \"cofferdam\""), "{codex}");
+    assert!(codex.contains("args = [\"serve\", \"--role\", \"reader\"]"), "{codex}");
+    let root = place.workspace().display().to_string();
+    assert!(config(&folder, &["claude", "--workspace", "."]).contains(&root));
 }

@@ -203,7 +203,7 @@ fn files_need_the_users_grant() {
         let tools = shapes.run(&["tools", "--format", "mcp"]).json();
         let tools = tools.as_array().unwrap_or_else(|| tools["tools"].as_array().unwrap()).clone();
         let tool = tools.iter().find(|tool| tool["name"] == "shapes__read-note").unwrap();
-        tool["annotations"]["readOnlyHint"].as_bool().unwrap()
+        tool["annotations"]["readOnlyHint"] == true
     };
     // Nothing is granted by default.
     shapes.fails("read-note", read.clone(), &["FunctionError"]);

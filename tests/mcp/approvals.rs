@@ -19,6 +19,8 @@ process = ['bash']
 [grants.builders]
 files = 'write'
 process = ['make']
+[roles.coder]
+tools = ['*']
 [roles.one]
 tools = ['shell.*', 'files.*']
 [roles.two]

@@ -31,6 +31,8 @@ pub struct Connection {
     pub elicitation: bool,
     /// Whether it subscribes to changes of the list of tools.
     pub listens: bool,
+    /// The options of the server that the client starts itself.
+    pub options: &'static [&'static str],
     /// The server's address; `None` if the client starts a server itself.
     pub url: Option<String>,
     pub token: Option<String>,
@@ -49,7 +51,7 @@ impl Client {
     /// Connects; returns the negotiated revision and the server's info as well.
     #[expect(clippy::disallowed_methods, reason = "clients are not a part of the host")]
     pub fn connect(place: &Place, connection: &Connection) -> Result<(Self, Value), Value> {
-        let Connection { sdk, era, elicitation, listens, url, token } = connection;
+        let Connection { sdk, era, elicitation, listens, options, url, token } = connection;
         let mut wanted = json!({
             "era": if *era == Era::Sessions { "legacy" } else { "modern" },
             "elicitation": elicitation,
@@ -62,6 +64,7 @@ impl Client {
             None => {
                 let mut command = vec![built().join("cofferdam").to_str().unwrap().to_owned()];
                 command.extend(["serve".to_owned(), "--quiet".to_owned()]);
+                command.extend(options.iter().map(|option| (*option).to_owned()));
                 command.extend(plugin());
                 wanted["command"] = json!(command);
                 wanted["directory"] = json!(place.workspace());

@@ -10,7 +10,11 @@ use crate::trial::configure;
 
 /// The deadline is long, so that cancelled calls do not end by it.
 const SETTINGS: &str = "ask = ['files.write_file']\nexecuted = 'ask'\n[limits]\ncall-ms = 600000\n\
-                        [grants.conformance]\nfiles = 'read'\n";
+                        [grants.conformance]\nfiles = 'read'\n\
+                        [roles.whole]\ntools = ['*']\ncontract = 'tdd-task-executor'\n";
+
+/// A role with all tools and a contract, and what programs read.
+const OPTIONS: &[&str] = &["--role", "whole", "--output-schemas"];
 
 macro_rules! conversations {
     ($($name:ident: $sdk:ident, $http:literal, $era:ident;)+) => {
@@ -39,9 +43,10 @@ fn converse(sdk: Sdk, http: bool, era: Era) {
     configure(&place, SETTINGS);
     place.write("notes/a.txt", "one\n");
     place.write("large.txt", "0123456789abcde\n".repeat(16 << 10));
-    let server = http.then(|| Server::new(&place, &[]));
+    let server = http.then(|| Server::new(&place, OPTIONS));
     let url = server.as_ref().map(|server| server.url("/mcp"));
-    let connection = Connection { sdk, era, elicitation: true, listens: false, url, token: None };
+    let (elicitation, listens, options, token) = (true, false, OPTIONS, None);
+    let connection = Connection { sdk, era, elicitation, listens, options, url, token };
     let (mut client, connected) = Client::connect(&place, &connection).unwrap();
     let revision = if era == Era::Sessions { "2025-11-25" } else { "2026-07-28" };
     assert_eq!(connected, json!({"revision": revision, "server": "cofferdam"}));
@@ -72,13 +77,16 @@ fn lists_tools(place: &Place, client: &mut Client) {
         }
     }
     let [option, file] = plugin();
-    let known = place.run(&["tools", "--format", "mcp", &option, &file]).json();
+    let known = ["tools", "--role", "whole", "--format", "mcp", &option, &file];
+    let known = place.run(&known).json();
     let names = |tools: &Value| -> Vec<String> {
         let tools = tools.as_array().unwrap().iter();
         let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
-        // These have no granted origin, program or agent, so they are not listed.
-        let ungranted = ["docs__", "shell__", "team__task"];
-        names.filter(|name| !ungranted.iter().any(|one| name.starts_with(one))).collect()
+        // These have no granted origin, program, agent or target file, so they are not listed.
+        let ungranted = ["context7_", "bash", "run_command", "task"];
+        let untargeted = ["lint_agent__", "apply_fix", "ruff_config", "submit"];
+        let unlisted = [&ungranted[..], &untargeted].concat();
+        names.filter(|name| !unlisted.iter().any(|one| name.starts_with(one))).collect()
     };
     assert_eq!(tools.len(), names(&page["tools"]).len());
     let mut known = names(&known["tools"]);
@@ -92,11 +100,21 @@ fn calls(client: &mut Client) {
     let read = client.call("files__read_file", json!({"path": "notes/a.txt"}));
     assert_eq!(read["structuredContent"]["content"], "one\n", "{read}");
     assert_ne!(read["isError"], true);
-    let text: Value = serde_json::from_str(read["content"][0]["text"].as_str().unwrap()).unwrap();
-    assert_eq!(text, read["structuredContent"]);
+    // The text has each field once, and the file as it is.
+    let text = read["content"][0]["text"].as_str().unwrap();
+    let (line, file) = text.split_once('\n').unwrap();
+    assert_eq!(file, "one\n");
+    let mut rest: Value = serde_json::from_str(line).unwrap();
+    rest["content"] = json!(file);
+    assert_eq!(rest, read["structuredContent"]);
+    let absent = json!({"path": "notes/a.txt", "offset": null, "limit": null});
+    let read = client.call("files__read_file", absent);
+    assert_eq!(read["structuredContent"]["content"], "one\n", "{read}");
 
     let wrong = client.call("files__read_file", json!({"path": 3}));
     assert_is_error(&wrong, "/path: expected a string, found 3");
+    let named = client.call("files__read_file", json!({"file_path": "notes/a.txt"}));
+    assert_is_error(&named, "did you mean 'path'?");
     let missing = client.call("files__read_file", json!({"path": "missing.txt"}));
     assert_is_error(&missing, "FileNotFoundError");
     let failed = client.call("conformance__test_error_handling", json!({}));
@@ -105,6 +123,10 @@ fn calls(client: &mut Client) {
     let unknown = client.ask(&json!({"do": "call", "tool": "nothing"})).unwrap_err();
     assert_eq!(unknown["code"], -32602, "{unknown}");
     assert!(unknown["message"].as_str().unwrap().contains("Unknown tool: nothing"), "{unknown}");
+    let near = client.ask(&json!({"do": "call", "tool": "raed_file"})).unwrap_err();
+    let message = near["message"].as_str().unwrap();
+    assert!(message.contains("The nearest tools of this role are"), "{near}");
+    assert!(message.contains("read_file") && !message.contains("cofferdam"), "{near}");
 }
 
 #[track_caller]
@@ -223,7 +245,11 @@ fn reads_resources(place: &Place, client: &mut Client) {
     let stored = &large["structuredContent"]["stored"];
     let (uri, bytes) = (stored["uri"].as_str().unwrap(), stored["bytes"].as_u64().unwrap());
     assert_eq!(large["content"][1]["type"], "resource_link", "{large}");
-    assert_eq!(large["content"][1]["uri"], uri);
+    // The text that is shown goes on in a resource of its own.
+    let shown = large["content"][0]["text"].as_str().unwrap();
+    let link = large["content"][1]["uri"].as_str().unwrap();
+    assert!(shown.contains(link) && !shown.contains("\\n"), "{large}");
+    assert!(read(client, link).ends_with(&place.read("large.txt")));
     let whole = read(client, uri);
     assert_eq!(whole.len() as u64, bytes);
     let answer: Value = serde_json::from_str(&whole).unwrap();
@@ -236,7 +262,7 @@ fn gets_prompts(client: &mut Client) {
     let prompts = client.get(json!({"do": "prompts"}));
     let names: Vec<&str> =
         prompts.as_array().unwrap().iter().map(|prompt| prompt["name"].as_str().unwrap()).collect();
-    assert!(names.contains(&"tdd-task-executor"), "{names:?}");
+    assert_eq!(names, ["tdd-task-executor"]);
     let get = |arguments: Value| json!({"do": "prompt", "name": "tdd-task-executor", "arguments": arguments});
     let prompt = client.get(get(json!({"task": "Do this."})));
     let text = prompt["messages"][0]["content"]["text"].as_str().unwrap();

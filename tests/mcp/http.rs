@@ -53,6 +53,7 @@ fn a_token_is_required_if_configured() {
                 era: Era::Stateless,
                 elicitation: false,
                 listens: false,
+                options: &[],
                 url: Some(server.url("/mcp")),
                 token: Some(token.to_owned()),
             };
@@ -229,7 +230,14 @@ fn every_role_has_its_own_address() {
         let tools = result(&body)["tools"].as_array().unwrap().clone();
         tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert!(names("/mcp").contains(&"files__write_file".to_owned()));
+    // The default role has each job once; an installed plugin's tools are there.
+    let coder = names("/mcp");
+    let has = |name: &str| coder.iter().any(|own| own == name);
+    assert!(has("write_file") && has("test_simple_text"), "{coder:?}");
+    for other in ["read", "read_code", "search_text", "edit_code", "create_bead", "bash"] {
+        assert!(!has(other), "{other}: {coder:?}");
+    }
+    assert!(names("/mcp/main").contains(&"search_text".to_owned()));
     assert_eq!(names("/mcp/lister"), ["glob"]);
     let reader = names("/mcp/reader");
     assert!(reader.len() > 1 && !reader.iter().any(|name| name.contains("write")), "{reader:?}");

@@ -78,13 +78,19 @@ fn contracts_of_the_settings_are_prompts() {
                     type = 'list'\nhint = '[page.md]'\nexample = '[guide.md]'\n\
                     [[next]]\nthen = 'proceed'\nreason = 'publish'\n";
     fs::write(folder.join("writer.toml"), contract).unwrap();
-    configure(&place, &format!("contracts = [{folder:?}]\n"));
+    let role = "[roles.author]\ntools = ['files.glob']\ncontract = 'writer'\n";
+    configure(&place, &format!("contracts = [{folder:?}]\n{role}"));
     let server = Server::new(&place, &[]);
-    let ask = |method: &str, params: &Value| {
-        let (status, _, body) = server.ask(&Request::post("/mcp", method, params));
+    let ask_under = |path: &str, method: &str, params: &Value| {
+        let (status, _, body) = server.ask(&Request::post(path, method, params));
         assert_eq!(status, 200, "{body}");
         result(&body)
     };
+    let ask = |method: &str, params: &Value| ask_under("/mcp/author", method, params);
+    // A role without a contract has no prompts.
+    for path in ["/mcp", "/mcp/main"] {
+        assert_eq!(ask_under(path, "prompts/list", &json!({}))["prompts"], json!([]), "{path}");
+    }
     let prompts = ask("prompts/list", &json!({}));
     let prompts: Vec<&str> = prompts["prompts"]
         .as_array()
@@ -92,8 +98,44 @@ fn contracts_of_the_settings_are_prompts() {
         .iter()
         .map(|p| p["name"].as_str().unwrap())
         .collect();
-    assert!(prompts.contains(&"writer") && prompts.contains(&"tdd-task-executor"), "{prompts:?}");
+    assert_eq!(prompts, ["writer"]);
     let prompt = ask("prompts/get", &json!({"name": "writer", "arguments": {"task": "Do this."}}));
     let text = prompt["messages"][0]["content"]["text"].as_str().unwrap();
     assert!(text.starts_with("Do this.\n\n") && text.contains("[page.md]"), "{text}");
+}
+
+/// The default role costs a model few tokens, whatever else there is.
+#[test]
+fn the_default_role_lists_few_tokens() {
+    let place = Place::new();
+    let count = |arguments: &[&str]| {
+        let tools = [&["tools", "--format", "mcp", "--tokens"], arguments].concat();
+        place.run(&tools).json()["total"].as_u64().unwrap()
+    };
+    let coder = count(&["--role", "coder"]);
+    assert!(coder <= 3500, "{coder}");
+    assert!(count(&["--role", "coder", "--output-schemas"]) > coder);
+    let server = Server::started(&mut place.command(SERVE));
+    let (_, _, body) = server.ask(&list("/mcp"));
+    let tools = result(&body)["tools"].take();
+    let shown = place.run(&["tools", "--role", "coder", "--format", "mcp"]).json();
+    let sorted = |tools: &Value| {
+        let mut tools = tools.as_array().unwrap().clone();
+        tools.sort_by_key(|tool| tool["name"].to_string());
+        tools
+    };
+    assert_eq!(sorted(&tools), sorted(&shown["tools"]));
+    assert!(tools.as_array().unwrap().iter().all(|tool| tool["outputSchema"].is_null()));
+}
+
+/// The tools of the lint agent work on the file that its role is bound to.
+#[test]
+fn tools_without_a_target_file_are_not_offered() {
+    let place = Place::new();
+    place.write("a.py", "x = 1\n");
+    configure(&place, "[roles.bound]\ntools = ['lint_agent.*']\nscope = ['a.py']\n");
+    let server = Server::new(&place, &[]);
+    assert_eq!(names(&server, "/mcp/lint"), [""; 0]);
+    assert!(!names(&server, "/mcp/main").iter().any(|name| name.contains("apply_fix")));
+    assert!(names(&server, "/mcp/bound").contains(&"apply_fix".to_owned()));
 }

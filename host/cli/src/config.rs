@@ -139,6 +139,11 @@ pub fn accept(workspace: &Workspace, accepted: &Path) -> Result<Option<Settings>
     Ok(Some(settings))
 }
 
+/// Whether the user has accepted settings of this workspace, whatever has become of them since.
+pub fn is_accepted(accepted: &Path, workspace: &Workspace) -> bool {
+    accepted_digest(accepted, workspace).is_ok_and(|digest| digest.is_some())
+}
+
 fn read(workspace: &Workspace) -> Result<Option<String>, ConfigError> {
     workspace
         .read_text(FILE)

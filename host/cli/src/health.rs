@@ -89,7 +89,7 @@ impl Probes {
 
 fn open_config(global: &Global) -> Result<Config, CliError> {
     let layers = setup::layers(global, &setup::workspace(global)?)?;
-    setup::config(global, &global.workspace, layers.settings)
+    setup::config(global, global.workspace(), layers.settings)
 }
 
 /// A host and its Tokio runtime.

@@ -29,6 +29,7 @@ mod policy;
 mod renew;
 mod report;
 mod role;
+mod root;
 mod run;
 mod serve;
 mod setup;
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     if let Some(status) = run_if_helper() {
         return status;
     }
-    let cli = match Cli::try_parse() {
+    let mut cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             // If the terminal is closed, the message is lost.
@@ -68,6 +69,12 @@ fn main() -> ExitCode {
         }
     };
     setup::logging(&cli.global);
+    if cli.global.workspace.is_none() && cli.command.has_workspace() {
+        cli.global.root = root::find();
+        if let Some(root) = &cli.global.root {
+            tracing::warn!("the workspace is {}; paths are relative to it", root.display());
+        }
+    }
     let output = Output::new(cli.command.format());
     let status = match execute(&cli, &output) {
         Ok(status) => status,

@@ -10,7 +10,7 @@ use super::args::{Client, Global, McpCommand, McpConfig};
 use super::output::Output;
 use super::{CliError, exit, setup};
 
-/// The server's name in the client's configuration.
+/// The server's name in the client's configuration, and the program's.
 const NAME: &str = "cofferdam";
 
 pub fn execute(global: &Global, command: &McpCommand, output: &Output) -> Result<u8, CliError> {
@@ -36,8 +36,15 @@ fn server(global: &Global, args: &McpConfig) -> Result<Connection, CliError> {
             .into_string()
             .map_err(|path| CliError::usage(format!("{} is not UTF-8", path.display())))
     };
-    let workspace = text(setup::workspace(global)?.path().to_owned())?;
-    let mut words = vec!["serve".to_owned(), "--workspace".to_owned(), workspace];
+    let mut words = vec!["serve".to_owned()];
+    let workspace = match (&global.workspace, args.client) {
+        (Some(_), _) => Some(text(setup::workspace(global)?.path().to_owned())?),
+        // The client replaces this by the folder that is open.
+        (None, Client::Cursor | Client::Vscode) => Some("${workspaceFolder}".to_owned()),
+        // The client starts the server in the project.
+        (None, Client::Claude | Client::Codex) => None,
+    };
+    words.extend(workspace.into_iter().flat_map(|path| ["--workspace".to_owned(), path]));
     if let Some(role) = &args.role {
         // The client may start the server in another working directory, so paths become absolute.
         let role = match setup::agent(role)? {
@@ -47,7 +54,21 @@ fn server(global: &Global, args: &McpConfig) -> Result<Connection, CliError> {
         words.extend(["--role".to_owned(), role]);
     }
     words.extend(args.target.iter().flat_map(|path| ["--target".to_owned(), path.clone()]));
-    Ok(Connection::Command { command: text(env::current_exe()?)?, args: words })
+    let command = match is_in_path() {
+        true => NAME.to_owned(),
+        false => text(env::current_exe()?)?,
+    };
+    Ok(Connection::Command { command, args: words })
+}
+
+/// Whether a shell finds this program by its name.
+fn is_in_path() -> bool {
+    let own = env::current_exe().and_then(|own| own.canonicalize());
+    let found = env::var_os("PATH").and_then(|path| {
+        env::split_paths(&path).map(|folder| folder.join(NAME)).find(|file| file.is_file())
+    });
+    let found = found.and_then(|found| found.canonicalize().ok());
+    found.is_some() && found == own.ok()
 }
 
 /// The text for the client's configuration file. Source: the documentation of each client.

@@ -100,7 +100,7 @@ impl Source {
                 path.display()
             )));
         }
-        let config = setup::config(&self.global, &self.global.workspace, layers.settings)?;
+        let config = setup::config(&self.global, self.global.workspace(), layers.settings)?;
         Ok(Config { role: self.role.clone(), ..config })
     }
 }

@@ -6,7 +6,8 @@ use super::args::{Global, Serve};
 use super::renew::{self, Source};
 use super::setup::RoleUse;
 use super::{CliError, exit, setup};
-use cofferdam_mcp::{self, Access, Server};
+use cofferdam_core::policy::Role;
+use cofferdam_mcp::{self, Access, Options, Server};
 
 pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     let token = match &args.token_file {
@@ -39,7 +40,13 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
             Err(_) => std::future::pending().await,
         }
     };
-    let server = Server::new(host, role.as_deref(), stopping)?;
+    let options = Options {
+        // A role that the user or the agent's own host named is the only one.
+        other_roles: role.is_none(),
+        role: Some(role.unwrap_or_else(|| Role::CODER.to_owned())),
+        output_schemas: args.output_schemas,
+    };
+    let server = Server::new(host, options, stopping)?;
     runtime.spawn(renew::follow(server.clone(), source));
     let telemetry = server.telemetry();
     let served = async {

@@ -113,7 +113,7 @@ pub fn layers(global: &Global, workspace: &Workspace) -> Result<config::Layers, 
 
 /// Opens the workspace that the options name.
 pub fn workspace(global: &Global) -> Result<Workspace, CliError> {
-    open_workspace(&global.workspace)
+    open_workspace(global.workspace())
 }
 
 fn open_workspace(path: &Path) -> Result<Workspace, CliError> {
@@ -150,7 +150,7 @@ fn config_with(
         observer: Arc::new(TerminalObserver::new(global)),
         workers,
         role,
-        ..config(global, &global.workspace, layers.settings)?
+        ..config(global, global.workspace(), layers.settings)?
     })
 }
 

@@ -68,6 +68,9 @@ fn shown(
             name_of(args.format)
         )));
     }
+    if args.output_schemas && args.format != ToolFormat::Mcp {
+        return Err(CliError::usage("--output-schemas goes with --format mcp".to_owned()));
+    }
     let of_client = |shape: &dyn Fn(&Exported<'_>) -> Value| -> Vec<ListedTool> {
         let exported =
             entries.iter().filter_map(|entry| Exported::new(host.registry(), entry, role));
@@ -88,6 +91,9 @@ fn shown(
     };
     let whole = args.tool.is_some();
     Ok(match args.format {
+        ToolFormat::Mcp if args.output_schemas => {
+            of_client(&|tool| tool.mcp_with_output(host.policy()))
+        }
         ToolFormat::Mcp => of_client(&|tool| tool.mcp(host.policy())),
         ToolFormat::Openai => of_client(&|tool| tool.openai()),
         ToolFormat::Anthropic => of_client(&|tool| tool.anthropic()),

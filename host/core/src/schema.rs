@@ -107,6 +107,9 @@ impl Schema {
             ValidationErrorKind::AdditionalProperties { unexpected }
             | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
                 let known = self.properties_beside(error);
+                // A field that is there already is not what another one was meant to be.
+                let free = known.iter().filter(|name| instance.get(name.as_str()).is_none());
+                let free: Vec<&str> = free.map(String::as_str).collect();
                 unexpected
                     .iter()
                     .take(MAX_PROBLEMS)
@@ -117,7 +120,7 @@ impl Schema {
                             known => format!("one of the fields {}", known.join(", ")),
                         },
                         found: Some(format!("the unknown field '{}'", shorten(name, 60))),
-                        did_you_mean: nearest(name, known.iter().map(String::as_str)),
+                        did_you_mean: nearest_field(name, &free),
                     })
                     .collect()
             }
@@ -301,6 +304,34 @@ pub fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
+/// The most similar field, or else the longest one whose name is a part of `name` or the reverse, as
+/// `path` is of `file_path` and of `filePath`.
+fn nearest_field(name: &str, fields: &[&str]) -> Option<String> {
+    let letters = |name: &str| -> String {
+        name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    };
+    nearest(name, fields.iter().copied()).or_else(|| {
+        let wanted = letters(&shorten(name, 64));
+        let is_part = |field: &&&str| {
+            let field = letters(field);
+            field.len().min(wanted.len()) >= 4
+                && (wanted.contains(&field) || field.contains(&wanted))
+        };
+        fields.iter().filter(is_part).max_by_key(|field| field.len()).map(|&field| field.to_owned())
+    })
+}
+
+/// The names that are similar to `name`, the most similar first.
+pub fn similar<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let name = shorten(name, 64).to_lowercase();
+    let mut similar: Vec<(f64, &str)> = candidates
+        .map(|candidate| (strsim::jaro_winkler(&name, &candidate.to_lowercase()), candidate))
+        .filter(|(similarity, _)| *similarity >= 0.7)
+        .collect();
+    similar.sort_by(|(left, _), (right, _)| right.total_cmp(left));
+    similar.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
 /// The most similar candidate, if one is similar enough to be what `name` was meant to be.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     // Long names are not typing errors, and comparing them takes quadratic time.
@@ -344,9 +375,17 @@ mod tests {
             (json!({"pattern": "x"}), vec![]),
             (json!({}), vec!["@/pattern: expected the required field 'pattern', found nothing"]),
             (
-                json!({"pattern": "x", "patern": 1}),
+                json!({"patern": 1, "limit": 1}),
                 vec![
                     "@/patern: expected one of the fields pattern, output_mode, limit, a/b, lines, found the unknown field 'patern'; did you mean 'pattern'?",
+                    "@/pattern: expected the required field 'pattern', found nothing",
+                ],
+            ),
+            // The field that is meant is there already.
+            (
+                json!({"pattern": "x", "patterns": "y"}),
+                vec![
+                    "@/patterns: expected one of the fields pattern, output_mode, limit, a/b, lines, found the unknown field 'patterns'",
                 ],
             ),
             (
@@ -394,6 +433,30 @@ mod tests {
         ] {
             assert!(Schema::compile(circular.clone()).is_err(), "{circular}");
         }
+    }
+
+    #[test]
+    fn a_field_is_suggested_for_a_longer_or_shorter_name() {
+        let fields = ["path", "pattern", "output_mode", "-i"];
+        for (name, wanted) in [
+            ("file_path", Some("path")),
+            ("filePath", Some("path")),
+            ("filepath", Some("path")),
+            ("paths", Some("path")),
+            ("mode", Some("output_mode")),
+            ("i", None),
+            ("query", None),
+        ] {
+            assert_eq!(nearest_field(name, &fields).as_deref(), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn similar_names_are_sorted() {
+        let names = ["grep", "read_tree", "read_file", "build_project"];
+        assert_eq!(similar("read", names.into_iter()), ["read_tree", "read_file"]);
+        assert_eq!(similar("raed_file", names.into_iter()), ["read_file", "read_tree"]);
+        assert!(similar("bash", names.into_iter()).is_empty());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use cofferdam_core::outcome::{
     SkippedCode, Status, TrapCode, lacks_descriptors,
 };
 use cofferdam_core::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role, Scope};
-use cofferdam_core::schema::{Problem, Schema};
+use cofferdam_core::schema::{Problem, Schema, escape};
 use cofferdam_plugin::registry::{Registry, ToolEntry, Unresolved};
 use cofferdam_text::shorten;
 use cofferdam_workspace::{BeginError, CommitError, is_full};
@@ -175,8 +175,7 @@ fn check<'a>(
             Err(error) => (RefusalCode::UnknownTool, error.to_string(), None),
         },
         Err(Unresolved::Unknown(nearest)) => {
-            let expected = "a tool that exists (`cofferdam tools` lists them)".to_owned();
-            (RefusalCode::UnknownTool, expected, nearest)
+            (RefusalCode::UnknownTool, "a tool that exists".to_owned(), nearest)
         }
         Err(Unresolved::Ambiguous(names)) => {
             (RefusalCode::AmbiguousTool, format!("one of {}", names.join(", ")), None)
@@ -190,10 +189,13 @@ fn check<'a>(
 fn check_arguments<'a>(
     tool: &'a Arc<ToolEntry>,
     schema: &Schema,
-    call: Call,
+    mut call: Call,
     role: Option<&Role>,
 ) -> Result<ValidCall, InvalidCall<'a>> {
     let mut problems = schema.problems(&call.args, &call.pointer);
+    if !problems.is_empty() && remove_nulls(&tool.tool().input, &mut call, &problems) {
+        problems = schema.problems(&call.args, &call.pointer);
+    }
     if problems.is_empty() {
         problems = beyond_the_role(tool, &call, role);
     }
@@ -202,6 +204,22 @@ fn check_arguments<'a>(
     }
     let code = RefusalCode::InvalidArguments;
     Err(InvalidCall { code, name: call.tool, problems, tool: Some(tool) })
+}
+
+/// Removes optional arguments that are null although the tool takes no null: models write that for an
+/// argument that they leave out. Returns whether there was one.
+fn remove_nulls(input: &Value, call: &mut Call, problems: &[Problem]) -> bool {
+    let is_required = |name: &str| {
+        input["required"].as_array().is_some_and(|names| names.iter().any(|own| own == name))
+    };
+    let Some(args) = call.args.as_object_mut() else { return false };
+    let before = args.len();
+    args.retain(|name, value| {
+        let at = format!("{}/{}", call.pointer, escape(name));
+        let is_wrong = value.is_null() && problems.iter().any(|problem| problem.pointer == at);
+        !is_wrong || is_required(name) || input["properties"].get(name).is_none()
+    });
+    args.len() < before
 }
 
 /// Checks the arguments against the role's own schema for the tool, if it has one.
@@ -362,4 +380,46 @@ pub fn not_in_transaction() -> Failure {
 /// The failure of a denied call.
 pub fn denied(denial: &Denial) -> Failure {
     Failure::new(denial.code(), denial.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn null_for_an_optional_argument_counts_as_absent() {
+        let input = json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["path"],
+            "properties": {
+                "path": {"type": "string"},
+                "limit": {"type": "integer"},
+                "a/b": {"enum": ["x", "y"]},
+                "any": {"type": ["string", "null"]}
+            }
+        });
+        let schema = Schema::compile(input.clone()).unwrap();
+        for (args, wanted) in [
+            (json!({"path": "a", "limit": null}), json!({"path": "a"})),
+            (json!({"path": "a", "a/b": null, "limit": 1}), json!({"path": "a", "limit": 1})),
+            // These stay: null is a value of `any`, `path` is required, nothing is called `other`.
+            (json!({"path": "a", "any": null}), json!({"path": "a", "any": null})),
+            (json!({"path": null, "limit": null}), json!({"path": null})),
+            (json!({"path": "a", "other": null}), json!({"path": "a", "other": null})),
+        ] {
+            let mut call = Call { pointer: "/actions/0".to_owned(), tool: "a.b".to_owned(), args };
+            let problems = schema.problems(&call.args, &call.pointer);
+            let is_changed = remove_nulls(&input, &mut call, &problems);
+            assert_eq!(call.args, wanted);
+            let left = schema.problems(&call.args, &call.pointer).len();
+            assert_eq!(
+                left,
+                usize::from(!is_changed && !problems.is_empty() || wanted["path"].is_null())
+            );
+        }
+    }
 }

@@ -22,12 +22,14 @@ use super::offer::Offer;
 use super::results::AnsweredCall;
 use super::slot::Slot;
 use cofferdam_core::envelope::Answer;
-use cofferdam_core::outcome::{Failure, Outcome, Status};
+use cofferdam_core::outcome::{DenialCode, Failure, Outcome, Status};
+use cofferdam_core::schema::similar;
 use cofferdam_engine::call::Observer;
 use cofferdam_engine::dispatch::{Refusal, RefusalCode};
 use cofferdam_engine::host::{Approver, Effects, RunOptions};
 use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::{McpRequest, Origin, Parent};
+use cofferdam_text::shorten;
 
 /// The maximum number of progress reports that wait for a slow client. Further ones are dropped.
 const MAX_WAITING_REPORTS: usize = 64;
@@ -72,7 +74,7 @@ impl Server {
                 let most = offer.host.policy().limits().result;
                 Ok(self.result(&tool, answer, effects, most).into())
             }
-            Err(refusal) => refused(&tool, refusal).map(CallToolResponse::from),
+            Err(refusal) => self.refused(&tool, refusal).map(CallToolResponse::from),
         }
     }
 
@@ -144,7 +146,11 @@ impl Server {
         let mut result = match answer.outcome {
             Outcome::Executed(output) => results.result(call, output),
             Outcome::Failed(Failure { code, message, detail, .. }) => {
-                results.failure(call, format!("{code}: {message}"), detail)
+                let nearest = match code.as_str() == DenialCode::ToolNotInRole.as_str() {
+                    true => format!(". {}", self.nearest(tool)),
+                    false => String::new(),
+                };
+                results.failure(call, format!("{code}: {message}{nearest}"), detail)
             }
         };
         if !answer.warnings.is_empty() {
@@ -153,6 +159,21 @@ impl Server {
         }
         results.add_outputs(call, &mut result, effects.outputs);
         result
+    }
+
+    fn refused(&self, tool: &str, refusal: Refusal) -> Result<CallToolResult, ErrorData> {
+        let problems = &refusal.problems;
+        if problems.iter().any(|problem| problem.code == RefusalCode::UnknownTool) {
+            let message = format!("Unknown tool: {}. {}", shorten(tool, 80), self.nearest(tool));
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        Ok(CallToolResult::error(vec![ContentBlock::text(refusal.feedback)]))
+    }
+
+    /// Names the tools of the role that `tool` may have been meant to be.
+    fn nearest(&self, tool: &str) -> String {
+        let tools = self.tools().unwrap_or_else(|_| Arc::new([]));
+        nearest(tool, &tools.iter().map(|tool| tool.name.as_ref()).collect::<Vec<_>>())
     }
 }
 
@@ -268,10 +289,55 @@ fn failed(code: &str, message: &str) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("{code}: {message}"))])
 }
 
-fn refused(tool: &str, refusal: Refusal) -> Result<CallToolResult, ErrorData> {
-    let problems = &refusal.problems;
-    if problems.iter().any(|problem| problem.code == RefusalCode::UnknownTool) {
-        return Err(ErrorData::invalid_params(format!("Unknown tool: {tool}"), None));
+/// The maximum number of similar tools that are named.
+const MAX_SIMILAR: usize = 3;
+
+/// The maximum number of tools that are named if none is similar.
+const MAX_NAMED: usize = 30;
+
+/// Names the tools that are similar to `tool`, or else all of them.
+fn nearest(tool: &str, names: &[&str]) -> String {
+    let wanted = last_part(tool);
+    let mut similar = similar(wanted, names.iter().map(|name| last_part(name)));
+    similar.truncate(MAX_SIMILAR);
+    let mut named: Vec<&str> = Vec::new();
+    for part in similar {
+        named.extend(names.iter().filter(|name| last_part(name) == part));
     }
-    Ok(CallToolResult::error(vec![ContentBlock::text(refusal.feedback)]))
+    named.dedup();
+    match named.as_slice() {
+        [] if names.len() > MAX_NAMED => "No tool of this role has a similar name".to_owned(),
+        [] => format!("The tools of this role are {}", names.join(", ")),
+        named => format!("The nearest tools of this role are {}", named.join(", ")),
+    }
+}
+
+/// Returns the tool's own name without that of its plugin.
+fn last_part(name: &str) -> &str {
+    let name = name.rsplit_once('.').map_or(name, |(_, tool)| tool);
+    name.split_once("__").map_or(name, |(_, tool)| tool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_tools_are_named() {
+        let names = ["git__status", "grep", "lint__run_linter", "read_file", "read_tree"];
+        for (tool, wanted) in [
+            ("read", "The nearest tools of this role are read_tree, read_file"),
+            ("files.reed_file", "The nearest tools of this role are read_file, read_tree"),
+            ("run_lint", "The nearest tools of this role are lint__run_linter"),
+            (
+                "bash",
+                "The tools of this role are git__status, grep, lint__run_linter, read_file, read_tree",
+            ),
+        ] {
+            assert_eq!(nearest(tool, &names), wanted, "{tool}");
+        }
+        let many: Vec<String> = (0..40).map(|number| format!("x{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(nearest("bash", &many), "No tool of this role has a similar name");
+    }
 }

@@ -23,7 +23,7 @@ fn notices(old: &Offer, new: &Offer, role: Option<&str>) -> Vec<ServerNotificati
     let tools = |offer: &Offer| offer.tools(role).ok();
     let lists = [
         (tools(old) != tools(new), ToolListChangedNotification::default().into()),
-        (old.prompts != new.prompts, PromptListChangedNotification::default().into()),
+        (!old.prompts(role).eq(new.prompts(role)), PromptListChangedNotification::default().into()),
     ];
     lists.into_iter().filter_map(|(has_changed, notice)| has_changed.then_some(notice)).collect()
 }

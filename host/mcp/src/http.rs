@@ -1,5 +1,5 @@
-//! The server over streamable HTTP: `/mcp`, and `/mcp/ROLE` for each role where the server itself
-//! is under none.
+//! The server over streamable HTTP: `/mcp`, and `/mcp/ROLE` for each role if the user named no role
+//! for the server itself.
 //!
 //! A page in a browser must not reach a server on the user's own machine: requests name one of
 //! the known hosts (DNS rebinding), and a browser's `Origin` must be an allowed one. TLS is a
@@ -155,7 +155,7 @@ fn router(server: &Server, access: &Access, port: u16, closing: &CancellationTok
     let places = Places::default();
     let whole = service(server.clone(), &config, &places);
     let mut mcp = Router::new().route_service("/mcp", whole);
-    if server.role.is_none() {
+    if server.other_roles {
         let (server, places) = (server.clone(), places.clone());
         let roles = Roles { server, config, places, services: Mutex::default() };
         mcp = mcp.route("/mcp/{role}", any(under_role).with_state(Arc::new(roles)));
@@ -308,10 +308,15 @@ async fn take(
         head.extensions.insert(message.load);
         body = Bodies::line(message.text);
     }
+    let ends_session = head.method == Method::DELETE;
     let text = body.text.clone();
     let answer = next.run(Request::from_parts(head, text.clone().into())).await;
     if is_message && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
         return refused(&Malformed::new(&text));
+    }
+    // The library answers 202. Clients expect 200 or 204, and report anything else.
+    if ends_session && answer.status() == StatusCode::ACCEPTED {
+        return StatusCode::NO_CONTENT.into_response();
     }
     answer
 }

@@ -24,6 +24,7 @@ mod results;
 mod sessions;
 mod slot;
 mod stdio;
+mod text;
 mod work;
 
 use std::sync::Arc;
@@ -96,6 +97,19 @@ pub enum RenewError {
 pub struct Server {
     shared: Arc<Shared>,
     role: Option<String>,
+    /// Whether clients over HTTP may choose another role by the address.
+    other_roles: bool,
+}
+
+/// What a server offers, besides its host.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The role that it serves; `None`: all tools.
+    pub role: Option<String>,
+    /// Whether clients over HTTP may choose another role by the address.
+    pub other_roles: bool,
+    /// Whether the list of tools has the schemas of their answers.
+    pub output_schemas: bool,
 }
 
 /// What the servers of all roles share.
@@ -117,14 +131,11 @@ impl Server {
     ///
     /// # Errors
     /// An unknown role.
-    pub fn new(
-        host: Host,
-        role: Option<&str>,
-        stopping: CancellationToken,
-    ) -> Result<Self, Refusal> {
+    pub fn new(host: Host, options: Options, stopping: CancellationToken) -> Result<Self, Refusal> {
+        let Options { role, other_roles, output_schemas } = options;
         let workers = host.workers();
-        let offer = Offer::new(host);
-        offer.tools(role)?;
+        let offer = Offer::new(host, output_schemas);
+        offer.tools(role.as_deref())?;
         let shared = Shared {
             offer: watch::Sender::new(Arc::new(offer)),
             sessions: Sessions::default(),
@@ -135,7 +146,7 @@ impl Server {
             pending: Arc::default(),
             stopping,
         };
-        Ok(Self { shared: Arc::new(shared), role: role.map(str::to_owned) })
+        Ok(Self { shared: Arc::new(shared), role, other_roles })
     }
 
     /// Returns this server under another role. They share the workers.
@@ -144,7 +155,8 @@ impl Server {
     /// An unknown role.
     pub fn under(&self, role: &str) -> Result<Self, Refusal> {
         self.offer().host.role(Some(role))?;
-        Ok(Self { shared: Arc::clone(&self.shared), role: Some(role.to_owned()) })
+        let (shared, role) = (Arc::clone(&self.shared), Some(role.to_owned()));
+        Ok(Self { shared, role, other_roles: false })
     }
 
     /// Returns the telemetry of its calls, if it is on.
@@ -172,7 +184,7 @@ impl Server {
     pub async fn renew(&self, config: Config) -> Result<(), RenewError> {
         let (old, role) = (self.offer(), self.role.clone());
         let renewed = blocking(move || {
-            let new = Offer::new(old.host.renewed(config)?);
+            let new = Offer::new(old.host.renewed(config)?, old.output_schemas);
             new.tools(role.as_deref())?;
             Ok::<_, RenewError>((old, Arc::new(new)))
         });
@@ -224,7 +236,8 @@ impl Server {
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let instructions = "Paths are relative to the workspace, or absolute inside of it. A call \
-                            that changes files does so as a whole, or not at all.";
+                            that changes files does so as a whole, or not at all. Answers are JSON, \
+                            or a line of JSON and then what is long in them, as it is.";
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
             .enable_tool_list_changed()
@@ -303,8 +316,9 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
+        let offer = self.offer();
         let all: Vec<Prompt> =
-            self.offer().prompts.iter().map(|(prompt, _)| prompt.clone()).collect();
+            offer.prompts(self.role.as_deref()).map(|(prompt, _)| prompt.clone()).collect();
         let (prompts, next_cursor) = page(&all, request, |prompt| prompt.name.clone())?;
         let result =
             ListPromptsResult { next_cursor, ..ListPromptsResult::with_all_items(prompts) };
@@ -316,7 +330,9 @@ impl ServerHandler for Server {
         request: GetPromptRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        prompts::get(&self.offer().prompts, &request).map(GetPromptResponse::from)
+        let offer = self.offer();
+        let prompts: Vec<_> = offer.prompts(self.role.as_deref()).collect();
+        prompts::get(&prompts, &request).map(GetPromptResponse::from)
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {

@@ -15,16 +15,28 @@ use cofferdam_plugin::registry::ToolEntry;
 /// A host and the lists made from it.
 pub(super) struct Offer {
     pub host: Host,
+    /// Whether the tools have the schemas of their answers.
+    pub output_schemas: bool,
     /// The prompts, each with the text that it adds to a task.
-    pub prompts: Vec<(Prompt, String)>,
+    prompts: Vec<(Prompt, String)>,
     /// The tools of each role that was asked for.
     tools: Mutex<HashMap<Option<String>, Arc<[Tool]>>>,
 }
 
 impl Offer {
-    pub fn new(host: Host) -> Self {
+    pub fn new(host: Host, output_schemas: bool) -> Self {
         let prompts = prompts::all(host.contracts());
-        Self { host, prompts, tools: Mutex::default() }
+        Self { host, output_schemas, prompts, tools: Mutex::default() }
+    }
+
+    /// Returns the prompt of a role's contract, if it has one; all without a role.
+    pub fn prompts(&self, role: Option<&str>) -> impl Iterator<Item = &(Prompt, String)> {
+        let of_role = self.host.role(role).ok().flatten();
+        let contract = of_role.and_then(Role::contract);
+        let is_used = move |(prompt, _): &&(Prompt, String)| {
+            role.is_none() || contract == Some(prompt.name.as_str())
+        };
+        self.prompts.iter().filter(is_used)
     }
 
     /// Returns the tools that a role can call, sorted by name.
@@ -35,29 +47,43 @@ impl Offer {
         let of_role = self.host.role(role)?;
         let mut known = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         let list = known.entry(role.map(str::to_owned));
-        Ok(Arc::clone(list.or_insert_with(|| tools(&self.host, of_role).into())))
+        Ok(Arc::clone(list.or_insert_with(|| self.tools_of(of_role).into())))
+    }
+
+    fn tools_of(&self, role: Option<&Role>) -> Vec<Tool> {
+        let mut tools: Vec<Tool> = entries(&self.host, role)
+            .filter_map(|entry| tool(&self.host, entry, role, self.output_schemas))
+            .collect();
+        tools.sort_by(|one, other| one.name.cmp(&other.name));
+        tools
     }
 }
 
-fn tools(host: &Host, role: Option<&Role>) -> Vec<Tool> {
-    let tool = |entry| {
-        let exported = Exported::new(host.registry(), entry, role)?;
-        match serde_json::from_value(results::widened(exported.mcp(host.policy()))) {
-            Ok(tool) => Some(tool),
-            Err(error) => {
-                tracing::error!("{} is left out of the tools: {error}", exported.name);
-                None
-            }
-        }
+/// Returns the tools of a role that it can call: those that are granted, and those that work on a
+/// target file only if the role has a scope.
+fn entries<'a>(
+    host: &'a Host,
+    role: Option<&'a Role>,
+) -> impl Iterator<Item = &'a ToolEntry> + use<'a> {
+    let has_target = role.is_some_and(|role| !role.scope().is_everything());
+    let is_usable = move |entry: &&Arc<ToolEntry>| {
+        (has_target || !entry.plugin.manifest.target)
+            && host.policy().decide(&entry.subject(), role).is_ok()
     };
-    // Tools that are not granted are left out: every call would be denied.
-    let granted = |entry: &&Arc<ToolEntry>| host.policy().decide(&entry.subject(), role).is_ok();
-    let mut tools: Vec<Tool> = host
-        .registry()
-        .tools(role)
-        .filter(granted)
-        .filter_map(|entry| tool(entry.as_ref()))
-        .collect();
-    tools.sort_by(|one, other| one.name.cmp(&other.name));
-    tools
+    host.registry().tools(role).filter(is_usable).map(AsRef::as_ref)
+}
+
+fn tool(host: &Host, entry: &ToolEntry, role: Option<&Role>, output: bool) -> Option<Tool> {
+    let exported = Exported::new(host.registry(), entry, role)?;
+    let document = match output {
+        true => results::widened(exported.mcp_with_output(host.policy())),
+        false => exported.mcp(host.policy()),
+    };
+    match serde_json::from_value(document) {
+        Ok(tool) => Some(tool),
+        Err(error) => {
+            tracing::error!("{} is left out of the tools: {error}", exported.name);
+            None
+        }
+    }
 }

@@ -30,14 +30,18 @@ pub(super) fn all(contracts: &Contracts) -> Vec<(Prompt, String)> {
 /// # Errors
 /// No prompt has this name, or its arguments are invalid.
 pub(super) fn get(
-    prompts: &[(Prompt, String)],
+    prompts: &[&(Prompt, String)],
     request: &GetPromptRequestParams,
 ) -> Result<GetPromptResult, ErrorData> {
     let wrong = |message: String| ErrorData::invalid_params(message, None);
     let (prompt, suffix) =
         prompts.iter().find(|(prompt, _)| prompt.name == request.name).ok_or_else(|| {
             let names: Vec<&str> = prompts.iter().map(|(prompt, _)| prompt.name.as_str()).collect();
-            wrong(format!("no prompt '{}'; there are {}", request.name, names.join(", ")))
+            let there = match names.as_slice() {
+                [] => "this role has none".to_owned(),
+                names => format!("there are {}", names.join(", ")),
+            };
+            wrong(format!("no prompt '{}'; {there}", request.name))
         })?;
     let mut text = String::new();
     for (name, value) in request.arguments.iter().flatten() {

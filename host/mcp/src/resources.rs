@@ -14,6 +14,7 @@ use url::Url;
 use super::Server;
 use super::results;
 use cofferdam_core::outcome::{ErrorCode, Failure, Outcome};
+use cofferdam_core::policy::Role;
 use cofferdam_engine::host::RunOptions;
 use cofferdam_engine::runtime::blocking;
 use cofferdam_workspace::fair_queue::Client;
@@ -28,7 +29,7 @@ impl Server {
     /// Lists all resources: the latest large answers, the journal, files by name.
     pub(super) async fn resources(&self, client: Client) -> Vec<Resource> {
         let mut resources = self.shared.results.list(self.role.as_deref());
-        if self.role.is_none() {
+        if self.sees_journal() {
             resources.push(
                 Resource::new(JOURNAL, "Journal")
                     .with_description("How the latest calls here ended, as JSON lines.")
@@ -47,6 +48,12 @@ impl Server {
             Some(Resource::new(uri, name.to_string_lossy()))
         }));
         resources
+    }
+
+    /// Whether its role sees the calls of all roles.
+    fn sees_journal(&self) -> bool {
+        let role = self.role.as_deref();
+        self.offer().host.role(role).is_ok_and(|role| role.is_none_or(Role::is_unrestricted))
     }
 
     pub(super) fn resource_templates(&self) -> Vec<ResourceTemplate> {
@@ -71,7 +78,7 @@ impl Server {
             let contents = ResourceContents::text(text, uri).with_mime_type(kind);
             Ok(ReadResourceResult::new(vec![contents]))
         };
-        if uri == JOURNAL && self.role.is_none() {
+        if uri == JOURNAL && self.sees_journal() {
             let offer = self.offer();
             let latest = blocking(move || offer.host.journal().latest(MAX_ENTRIES, |_| true)).await;
             let (entries, _) = latest.map_err(|error| unknown(error.to_string()))?;

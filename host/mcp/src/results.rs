@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 use uuid::Uuid;
 
+use super::text;
 use cofferdam_workspace::{KeptOutput, Workspace};
 
 /// How much of a large answer is shown, in bytes.
@@ -45,7 +46,9 @@ struct Kept {
 
 #[derive(Clone)]
 enum Content {
-    /// The text of an answer.
+    /// An answer as JSON.
+    Json(Arc<str>),
+    /// An answer as text for a model.
     Text(Arc<str>),
     /// The output of a program.
     Output(KeptOutput),
@@ -67,14 +70,14 @@ impl Kept {
 
     fn mime_type(&self) -> &'static str {
         match self.content {
-            Content::Text(_) => "application/json",
-            Content::Output(_) => "text/plain",
+            Content::Json(_) => "application/json",
+            Content::Text(_) | Content::Output(_) => "text/plain",
         }
     }
 
     fn bytes(&self) -> u64 {
         match &self.content {
-            Content::Text(text) => text.len() as u64,
+            Content::Json(text) | Content::Text(text) => text.len() as u64,
             Content::Output(output) => output.bytes,
         }
     }
@@ -82,7 +85,7 @@ impl Kept {
     /// Its size in memory, in bytes.
     fn held(&self) -> usize {
         match &self.content {
-            Content::Text(text) => text.len(),
+            Content::Json(text) | Content::Text(text) => text.len(),
             Content::Output(_) => 0,
         }
     }
@@ -99,10 +102,10 @@ pub(super) struct AnsweredCall<'a> {
 }
 
 impl Results {
-    /// Returns an answer within its budget as structured content, and as text for clients that ignore
-    /// that; a larger one as a link.
+    /// Returns an answer within its budget as structured content for programs, and as [`text`] for
+    /// models; a larger one as a link.
     pub(super) fn result(&self, call: AnsweredCall<'_>, answer: Value) -> CallToolResult {
-        let (content, stored) = self.shown(call, answer.to_string());
+        let (content, stored) = self.shown(call, &answer);
         let mut result = CallToolResult::success(content);
         result.structured_content = Some(stored.unwrap_or(answer));
         result
@@ -117,23 +120,34 @@ impl Results {
     ) -> CallToolResult {
         let mut result = CallToolResult::error(vec![ContentBlock::text(message)]);
         if let Some(detail) = detail {
-            result.content.extend(self.shown(call, detail.to_string()).0);
+            result.content.extend(self.shown(call, &detail).0);
         }
         result
     }
 
-    /// Returns a text as content, and the structured content of the link if it is kept.
+    /// Returns an answer as content, and the structured content of the link if it is kept.
     fn shown(
         &self,
         AnsweredCall { tool, role, budget }: AnsweredCall<'_>,
-        text: String,
+        answer: &Value,
     ) -> (Vec<ContentBlock>, Option<Value>) {
-        if text.len() <= budget {
-            return (vec![ContentBlock::text(text)], None);
+        let (json, text) = (answer.to_string(), text::of(answer));
+        if json.len() <= budget {
+            return (vec![ContentBlock::text(text.unwrap_or(json))], None);
         }
-        let text: Arc<str> = text.into();
-        let content = Content::Text(Arc::clone(&text));
-        let resource = self.keep(format!("Answer of {tool}"), role, content);
+        let json: Arc<str> = json.into();
+        let whole = self.keep(format!("Answer of {tool}"), role, Content::Json(Arc::clone(&json)));
+        let stored = json!({"stored": {"uri": whole.uri, "bytes": json.len()}});
+        // What goes on from the text that is shown has to be of the same form.
+        let (text, resource) = match text {
+            None => (json, whole),
+            Some(text) => {
+                let text: Arc<str> = text.into();
+                let name = format!("Answer of {tool} as text");
+                let resource = self.keep(name, role, Content::Text(Arc::clone(&text)));
+                (text, resource)
+            }
+        };
         let end = text.floor_char_boundary(SHOWN_BYTES);
         let note = format!(
             "{}\n[The answer has {} bytes; these are the first {end}. All of it is the resource {}, \
@@ -144,7 +158,6 @@ impl Results {
             resource.uri,
             resource.uri,
         );
-        let stored = json!({"stored": {"uri": resource.uri, "bytes": text.len()}});
         (vec![ContentBlock::text(note), ContentBlock::resource_link(resource)], Some(stored))
     }
 
@@ -226,7 +239,7 @@ impl Results {
             return Err(format!("there are {bytes} bytes, so none at {offset}"));
         }
         let text = match &result.content {
-            Content::Text(text) => {
+            Content::Json(text) | Content::Text(text) => {
                 let place =
                     |at: u64| text.floor_char_boundary(usize::try_from(at).unwrap_or(usize::MAX));
                 text[place(offset)..place(offset.saturating_add(length))].to_owned()

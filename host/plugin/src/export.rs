@@ -5,7 +5,7 @@
 //! which would change the arguments of tools; the host checks each call against the full schema
 //! anyway.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::registry::{Registry, ToolEntry};
 use cofferdam_core::policy::{Capabilities, Files, Policy, Role};
@@ -38,9 +38,10 @@ impl<'a> Exported<'a> {
         Some(Self { name: name(registry, entry, role), entry, input })
     }
 
-    /// The format of MCP's `tools/list` (revision 2025-06-18 and later). The hints are derived from
-    /// what a call is granted, not from the plugin's own description; for a denied call, from what
-    /// the plugin requests.
+    /// The format of MCP's `tools/list` (revision 2025-06-18 and later), without the output schema.
+    /// The hints are derived from what a call is granted, not from the plugin's own description; for
+    /// a denied call, from what the plugin requests. Hints that say what MCP assumes without them are
+    /// left out.
     pub fn mcp(&self, policy: &Policy) -> Value {
         let tool = self.entry.tool();
         let may = match policy.decide(&self.entry.subject(), None) {
@@ -50,20 +51,28 @@ impl<'a> Exported<'a> {
                 Capabilities { files: tool.effects, ..requests }
             }
         };
-        let reads_only = !tool.agents && may.files < Files::Write;
+        let mut hints = Map::new();
+        // The hints `destructiveHint` and `idempotentHint` mean nothing for a tool that only reads.
+        if !tool.agents && may.files < Files::Write {
+            hints.insert("readOnlyHint".to_owned(), true.into());
+        }
+        if !tool.agents && may.http.is_empty() {
+            hints.insert("openWorldHint".to_owned(), false.into());
+        }
         json!({
             "name": self.name,
             "title": tool.title,
             "description": tool.description,
             "inputSchema": self.input,
-            "outputSchema": compact(&tool.output),
-            "annotations": {
-                "readOnlyHint": reads_only,
-                "destructiveHint": !reads_only,
-                "idempotentHint": reads_only,
-                "openWorldHint": tool.agents || !may.http.is_empty(),
-            },
+            "annotations": hints,
         })
+    }
+
+    /// As [`Self::mcp`], with the schema of the answers.
+    pub fn mcp_with_output(&self, policy: &Policy) -> Value {
+        let mut tool = self.mcp(policy);
+        tool["outputSchema"] = compact(&self.entry.tool().output);
+        tool
     }
 
     /// The format of `tools` in OpenAI's chat completions.

@@ -35,6 +35,10 @@ pub struct Manifest<S = Value> {
     /// other tools of the same names: for tools with common names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub qualified: bool,
+    /// Whether its tools work on one file, the first path of the call's scope: a role without a
+    /// scope does not offer them to MCP clients.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub target: bool,
     /// The capabilities that the plugin requests.
     #[serde(default)]
     pub requests: Capabilities,

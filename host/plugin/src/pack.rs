@@ -108,6 +108,7 @@ pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
         description: file.description,
         license: file.license,
         qualified: file.qualified,
+        target: file.target,
         requests: file.requests,
         as_granted: file.as_granted,
         limits: file.limits,

@@ -171,7 +171,7 @@ pub enum RegistryError {
 /// A name could not be resolved to a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unresolved {
-    /// No tool has the name; the nearest name, if any is similar.
+    /// No tool has the name; the nearest name of the role, if any is similar.
     Unknown(Option<String>),
     /// Several plugins have such a tool: its qualified names.
     Ambiguous(Vec<ToolName>),
@@ -299,7 +299,8 @@ impl Registry {
     /// All tools of a role, by qualified name.
     pub fn tools(&self, role: Option<&Role>) -> impl Iterator<Item = &Arc<ToolEntry>> {
         self.tools.values().filter(move |entry| {
-            role.is_none_or(|role| role.allows(&entry.plugin.manifest.name, &entry.tool().name))
+            let (plugin, tool) = (&entry.plugin, entry.tool());
+            role.is_none_or(|role| role.allows(&plugin.manifest.name, &tool.name, plugin.built_in))
         })
     }
 
@@ -349,9 +350,12 @@ impl Registry {
         match found.as_slice() {
             [entry] => Ok(entry),
             [] => {
-                let open = self.tools.values().filter(|entry| !entry.plugin.manifest.qualified);
+                let open = self.tools(role);
+                let open = open.filter(|entry| role.is_some() || !entry.plugin.manifest.qualified);
                 let short = open.map(|entry| entry.tool().name.as_str());
-                let names = self.tools.keys().map(|name| &**name).chain(short);
+                let names: Vec<ToolName> =
+                    self.tools(role).map(|entry| entry.qualified_name()).collect();
+                let names = names.iter().map(|name| &**name).chain(short);
                 Err(Unresolved::Unknown(nearest(name, names)))
             }
             several => Err(Unresolved::Ambiguous(

@@ -91,9 +91,15 @@ mod tests {
         let valid = |schema: &str, answer: Value| {
             fits(&parsed(schema), &answer);
         };
-        let read_file = serde_json::from_str(&args(serde_json::json!({"path": "long"}))).unwrap();
-        let answer = Files::read_file(read_file, &context).unwrap();
-        valid(schema!("read_file.output"), serde_json::to_value(answer).unwrap());
+        for read_file in [
+            serde_json::json!({"path": "long"}),
+            serde_json::json!({"path": "long", "numbered": true}),
+            serde_json::json!({"path": "long", "limit": 1}),
+        ] {
+            let read_file = serde_json::from_str(&args(read_file)).unwrap();
+            let answer = Files::read_file(read_file, &context).unwrap();
+            valid(schema!("read_file.output"), serde_json::to_value(answer).unwrap());
+        }
 
         for name in ["long", "wide"] {
             let path = at(name);

@@ -67,16 +67,25 @@ pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     Ok(Output { encoding, ..page })
 }
 
-/// Numbers up to `limit` lines, beginning at line `offset`.
-fn page(text: &str, offset: u64, limit: u64) -> Result<Output, ToolError> {
+/// Returns the number of the first line of a page.
+///
+/// # Errors
+/// `InvalidOffset` for an offset after the last line.
+pub(crate) fn start(offset: u64, total_lines: usize) -> Result<usize, ToolError> {
     let start_line = usize::try_from(offset.max(1)).unwrap_or(usize::MAX);
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let total_lines = text.lines().count();
     if start_line > total_lines.max(1) {
         let message =
             format!("offset {offset} is beyond the end: the file has {total_lines} lines");
         return Err(ToolError::invalid_args("InvalidOffset", message));
     }
+    Ok(start_line)
+}
+
+/// Numbers up to `limit` lines, beginning at line `offset`.
+pub(crate) fn page(text: &str, offset: u64, limit: u64) -> Result<Output, ToolError> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let total_lines = text.lines().count();
+    let start_line = start(offset, total_lines)?;
     let mut output = Output { start_line, total_lines, ..Output::default() };
     for line in text.lines().skip(start_line - 1).take(limit) {
         let separator = if output.lines == 0 { "" } else { "\n" };

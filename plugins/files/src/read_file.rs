@@ -1,16 +1,23 @@
-//! `read_file`: returns a whole text file, unchanged.
+//! `read_file`: returns a text file unchanged: all of it, or a page of its lines, numbered if asked for.
 
 use cofferdam_sdk::{Context, ToolError};
 use serde::{Deserialize, Serialize};
 
-use crate::text;
+use crate::{read, text};
 
 /// The arguments of `read_file`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
     /// The file to read.
     pub path: String,
+    /// The first line to return, from 1; the default is 1.
+    pub offset: Option<u64>,
+    /// The maximum number of lines; the default is all.
+    pub limit: Option<u64>,
+    /// Whether each line begins with its number and a tab.
+    #[serde(default)]
+    pub numbered: bool,
 }
 
 /// The result of `read_file`.
@@ -18,20 +25,66 @@ pub struct Args {
 pub struct Output {
     /// The absolute path of the file.
     pub path: String,
-    /// The whole text of the file.
+    /// The text of the file, or of the page.
     pub content: String,
-    /// The size in bytes.
+    /// The size of the file in bytes.
     pub size: usize,
+    /// The page, if lines were chosen or numbered.
+    #[serde(flatten)]
+    pub page: Option<Page>,
 }
 
-/// Reads a whole text file.
+/// The lines that a result has.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Page {
+    /// The number of the first line returned.
+    pub start_line: usize,
+    /// The number of returned lines.
+    pub lines: usize,
+    /// The number of lines in the file.
+    pub total_lines: usize,
+    /// The offset of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<usize>,
+    /// The number of returned lines that were cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncated_lines: Option<usize>,
+}
+
+/// Reads a text file, or a page of it.
 ///
 /// # Errors
-/// Those of [`Context::resolve`] and [`text::read_exact`].
+/// Those of [`Context::resolve`] and [`text::read_exact`]; `InvalidOffset` for an offset after the
+/// last line.
 pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let path = context.resolve(&args.path)?;
-    let content = text::read_exact(&path, context)?;
-    Ok(Output { path: context.absolute(&path), size: content.len(), content })
+    let text = text::read_exact(&path, context)?;
+    let (path, size) = (context.absolute(&path), text.len());
+    if args.offset.is_none() && args.limit.is_none() && !args.numbered {
+        return Ok(Output { path, content: text, size, page: None });
+    }
+    let (content, page) = page(&text, args)?;
+    Ok(Output { path, content, size, page: Some(page) })
+}
+
+/// Returns the lines that the arguments choose. Without numbers, they are unchanged, with their ends.
+fn page(text: &str, args: &Args) -> Result<(String, Page), ToolError> {
+    let (offset, limit) = (args.offset.unwrap_or(1), args.limit.unwrap_or(u64::MAX));
+    let (content, start_line, lines, total_lines, cut) = if args.numbered {
+        let page = read::page(text, offset, limit)?;
+        (page.content, page.start_line, page.lines, page.total_lines, page.truncated_lines)
+    } else {
+        let total_lines = text.lines().count();
+        let start_line = read::start(offset, total_lines)?;
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let chosen: Vec<&str> =
+            text.split_inclusive('\n').skip(start_line - 1).take(limit).collect();
+        (chosen.concat(), start_line, chosen.len(), total_lines, 0)
+    };
+    let after = start_line + lines;
+    let next = (after <= total_lines).then_some(after);
+    let truncated_lines = (cut > 0).then_some(cut);
+    Ok((content, Page { start_line, lines, total_lines, next, truncated_lines }))
 }
 
 #[cfg(test)]
@@ -41,19 +94,50 @@ mod tests {
 
     use super::*;
 
+    fn whole(path: &str) -> Args {
+        Args { path: path.to_owned(), ..Args::default() }
+    }
+
+    #[test]
+    fn pages_are_the_whole_file_together() {
+        let text = "a\r\n\nb\n\tc";
+        let page_of = |offset, limit, numbered| {
+            page(text, &Args { offset, limit, numbered, ..Args::default() })
+        };
+        let (mut whole, mut offset) = (String::new(), Some(1));
+        while let Some(first) = offset {
+            let (content, page) = page_of(Some(first as u64), Some(3), false).unwrap();
+            assert_eq!((page.start_line, page.total_lines), (first, 4));
+            whole += &content;
+            offset = page.next;
+        }
+        assert_eq!(whole, text);
+        let (content, page) = page_of(Some(3), None, true).unwrap();
+        assert_eq!((content.as_str(), page.lines, page.next), ("3\tb\n4\t\tc", 2, None));
+        let (content, page) = page_of(None, Some(1), false).unwrap();
+        assert_eq!((content.as_str(), page.next), ("a\r\n", Some(2)));
+        assert_eq!(page_of(Some(5), None, false).unwrap_err().code, "InvalidOffset");
+        let long = format!("{}\n", "x".repeat(2001));
+        let cut = page(&long, &Args { numbered: true, ..Args::default() }).unwrap().1;
+        assert_eq!(cut.truncated_lines, Some(1));
+        let empty = page("", &Args { offset: Some(1), ..Args::default() }).unwrap();
+        assert_eq!((empty.0.as_str(), empty.1.lines, empty.1.next), ("", 0, None));
+    }
+
     #[test]
     fn the_text_is_returned_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let context = Context::for_directory(directory.path());
         fs::create_dir(directory.path().join("src")).unwrap();
         fs::write(directory.path().join("src/a"), "\u{feff}h\u{e9}\r\n\tx").unwrap();
-        let output = run(&Args { path: "src/../src/a".to_owned() }, &context).unwrap();
+        let output = run(&whole("src/../src/a"), &context).unwrap();
         assert_eq!(
             output,
             Output {
                 path: format!("{}/src/a", directory.path().display()),
                 content: "\u{feff}h\u{e9}\r\n\tx".to_owned(),
                 size: 10,
+                page: None,
             }
         );
     }
@@ -70,9 +154,9 @@ mod tests {
             ("../x", "PathNotAllowed"),
             ("/etc/passwd", "PathNotAllowed"),
         ] {
-            assert_eq!(run(&Args { path: path.to_owned() }, &context).unwrap_err().code, code);
+            assert_eq!(run(&whole(path), &context).unwrap_err().code, code);
         }
-        let error = run(&Args { path: "none".to_owned() }, &context).unwrap_err();
+        let error = run(&whole("none"), &context).unwrap_err();
         assert!(error.message.starts_with("file not found"), "{error}");
     }
 }

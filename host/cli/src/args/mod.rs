@@ -15,7 +15,7 @@ mod run;
 mod serve;
 mod tools;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -69,9 +69,13 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// The directory that calls work on
-    #[arg(long, short = 'C', global = true, value_name = "DIR", default_value = ".")]
-    pub workspace: PathBuf,
+    /// The directory that calls work on; without it, the nearest directory above that is a workspace
+    /// of yours already, or else the current one
+    #[arg(long, short = 'C', global = true, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+    /// The workspace above the current directory, where none is named.
+    #[arg(skip)]
+    pub root: Option<PathBuf>,
     /// Load a packed plugin as well (may be repeated); it gets only what [grants.NAME] says
     #[arg(long, global = true, value_name = "FILE")]
     pub plugin: Vec<PathBuf>,
@@ -85,6 +89,13 @@ pub struct Global {
     /// Say more on standard error: plugins' messages (-v), and their debugging (-vv)
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
+}
+
+impl Global {
+    /// The workspace.
+    pub fn workspace(&self) -> &Path {
+        self.workspace.as_deref().or(self.root.as_deref()).unwrap_or(Path::new("."))
+    }
 }
 
 /// How a result is printed.
@@ -136,12 +147,13 @@ Examples:
     Call(Call),
     /// Serve the tools to MCP clients, on standard input and output or over HTTP
     ///
-    /// Over HTTP, /mcp has all tools and /mcp/ROLE those of each role; with --role, there is only /mcp,
-    /// with those of that role.
+    /// The role is coder unless --role names another one; main has every tool. Over HTTP, /mcp/ROLE
+    /// has the tools of each role; with --role, there is only /mcp, with those of that role.
     #[command(after_help = "\
 Examples:
   cofferdam serve --workspace ~/project
   cofferdam serve --role reader
+  cofferdam serve --role main --output-schemas
   cofferdam serve --role lint_agent.yaml --target src/app.py
   cofferdam serve --http 127.0.0.1:8080
   cofferdam serve --http 0.0.0.0:8080 --token-file token.txt --allow-host tools.example.com")]
@@ -300,6 +312,22 @@ Examples:
 }
 
 impl Command {
+    /// Whether the command works on a workspace, which it may have to find.
+    pub fn has_workspace(&self) -> bool {
+        !matches!(
+            self,
+            Self::Mcp { .. }
+                | Self::Contract(_)
+                | Self::Cache(_)
+                | Self::Schema(_)
+                | Self::Completions(_)
+                | Self::Man(_)
+                | Self::Reference
+                | Self::Outcomes
+                | Self::SystemCalls
+        )
+    }
+
     /// How the command prints its result, and what kept it from having one.
     pub fn format(&self) -> Format {
         match self {

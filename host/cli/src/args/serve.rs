@@ -11,12 +11,16 @@ pub struct Serve {
     /// Listen here for streamable HTTP, in place of standard input and output
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<SocketAddr>,
-    /// Serve only what this role, or agent definition (.yaml), includes
+    /// Serve what this role, or agent definition (.yaml), includes; coder where none is named,
+    /// main for every tool
     #[arg(long, value_name = "ROLE|FILE")]
     pub role: Option<String>,
     /// The file that an agent definition is bound to, relative to the workspace
     #[arg(long, value_name = "PATH", requires = "role")]
     pub target: Option<String>,
+    /// List the schemas of the tools' answers too: for programs, at the cost of tokens for a model
+    #[arg(long)]
+    pub output_schemas: bool,
     /// Take only requests that bring the token in this file (`Authorization: Bearer ...`)
     #[arg(long, value_name = "FILE", requires = "http")]
     pub token_file: Option<PathBuf>,
@@ -34,6 +38,9 @@ pub struct Serve {
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
     /// Print the configuration that a client needs to start or reach the server
+    ///
+    /// It has no path of this machine, so that a project can share it, unless --workspace names one,
+    /// or cofferdam is in no directory of PATH.
     #[command(after_help = "\
 Examples:
   cofferdam mcp config claude > .mcp.json

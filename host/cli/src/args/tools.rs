@@ -34,6 +34,9 @@ pub struct Tools {
     /// Count the tokens (o200k_base) of what would be printed, for each tool and in total
     #[arg(long)]
     pub tokens: bool,
+    /// With the schemas of the answers, as `serve --output-schemas` lists them
+    #[arg(long)]
+    pub output_schemas: bool,
     /// How they are printed
     #[arg(long, value_enum, default_value_t = ToolFormat::Json)]
     pub format: ToolFormat,

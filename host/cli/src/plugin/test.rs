@@ -33,7 +33,7 @@ pub fn execute(
         Ok(config)
     };
     // Problems of the settings or the plugin are reported here, not as a failed case.
-    let known = config(&global.workspace)?;
+    let known = config(global.workspace())?;
     let open = |workspace: &Path| {
         Host::open(Config {
             workspace: workspace.to_owned(),

@@ -219,6 +219,7 @@ impl CheckedDefinition {
         let settings = RoleSettings {
             description: self.0.description.clone(),
             tools,
+            installed: false,
             names,
             paths: BTreeMap::new(),
             scope,

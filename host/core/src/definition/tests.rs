@@ -25,11 +25,15 @@ fn the_lint_agent_matches_its_source() {
     assert_eq!(definition.tools[0].context_providers, ["ruff_config"]);
     let role = agent.role(Some("src/app.py")).unwrap();
     assert_eq!(role.scope().paths(), ["src/app.py", ".ruff.toml", "ruff.toml", "pyproject.toml"]);
-    assert!(role.allows("lint_agent", "submit") && !role.allows("lint_agent", "ruff_config"));
+    assert!(
+        role.allows("lint_agent", "submit", true)
+            && !role.allows("lint_agent", "ruff_config", true)
+    );
     assert_eq!(role.qualified("submit_result").map(|name| &**name), Some("lint_agent.submit"));
     let providers = agent.provider_role(Some("src/app.py")).unwrap();
     assert!(
-        providers.allows("lint_agent", "ruff_config") && !providers.allows("lint_agent", "submit")
+        providers.allows("lint_agent", "ruff_config", true)
+            && !providers.allows("lint_agent", "submit", true)
     );
 
     // The lint agent, "System Prompt Guidance", point by point.

@@ -262,7 +262,7 @@ impl Policy {
     /// [`Denial::List`] if the plugin is not granted what the tool needs.
     pub fn decide(&self, subject: &Subject<'_>, role: Option<&Role>) -> Result<Grant, Denial> {
         let (plugin, tool) = (subject.plugin.to_owned(), subject.tool.to_owned());
-        if let Some(role) = role.filter(|role| !role.allows(&plugin, &tool)) {
+        if let Some(role) = role.filter(|role| !role.allows(&plugin, &tool, subject.built_in)) {
             return Err(Denial::NotInRole { role: role.name().clone(), plugin, tool });
         }
         let granted = self.capabilities(&plugin, subject.built_in, subject.requests);

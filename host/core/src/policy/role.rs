@@ -15,6 +15,7 @@ pub struct Role {
     name: RoleName,
     description: String,
     tools: Vec<Pattern>,
+    installed: bool,
     names: BTreeMap<String, ToolName>,
     paths: BTreeMap<ToolName, String>,
     parameters: BTreeMap<ToolName, Value>,
@@ -25,6 +26,9 @@ pub struct Role {
 }
 
 impl Role {
+    /// The role that the MCP server has by default.
+    pub const CODER: &str = "coder";
+
     /// Creates a role from its settings.
     ///
     /// # Errors
@@ -53,6 +57,7 @@ impl Role {
             name: name.into(),
             description: settings.description.clone(),
             tools,
+            installed: settings.installed,
             names,
             paths: paths.collect::<Result<_, PolicyError>>()?,
             parameters: BTreeMap::new(),
@@ -94,9 +99,15 @@ impl Role {
         self.executed
     }
 
-    /// Whether the role includes a tool.
-    pub fn allows(&self, plugin: &str, tool: &str) -> bool {
-        self.tools.iter().any(|pattern| pattern.matches(plugin, tool))
+    /// Whether it restricts nothing: it includes every tool, and its scope is the workspace.
+    pub fn is_unrestricted(&self) -> bool {
+        self.patterns().any(|pattern| pattern == "*") && self.scope.is_everything()
+    }
+
+    /// Whether the role includes a tool; `built_in` tells whether its plugin came with the host.
+    pub fn allows(&self, plugin: &str, tool: &str, built_in: bool) -> bool {
+        let is_installed = self.installed && !built_in;
+        is_installed || self.tools.iter().any(|pattern| pattern.matches(plugin, tool))
     }
 
     /// The patterns of its tools: `*`, `plugin.*` or `plugin.tool`.
@@ -168,8 +179,13 @@ mod tests {
         let detector = format!("grep.grep files.read report.save_agent_report {context7}");
         let enforcer = "grep.grep files.read shell.bash report.save_agent_report";
         let reviewer = "files.read shell.bash report.save_agent_report";
+        let coder = "files.read_file files.read_tree files.glob files.write_file grep.grep \
+                     edit.atomic_replace edit.apply_patch symbols.locate_symbol \
+                     symbols.get_source symbols.discover_api symbols.trace_calls lint.run_linter \
+                     tests.run_tests build.build_project git.git_status git.git_diff";
         for (name, wanted) in [
             ("main", "*"),
+            (Role::CODER, coder),
             ("designer", "edit.atomic_replace edit.move_text"),
             ("qa", "symbols.locate_symbol symbols.get_source symbols.discover_api"),
             ("lint", "lint_agent.*"),
@@ -190,7 +206,16 @@ mod tests {
             assert_eq!(found, wanted, "{name}");
             assert!(!roles[name].description().is_empty(), "{name}");
         }
-        assert_eq!(roles.len(), 10);
+        assert_eq!(roles.len(), 11);
+    }
+
+    #[test]
+    fn only_a_role_of_all_tools_and_files_is_unrestricted() {
+        let roles = built_in().unwrap();
+        let unrestricted = roles.values().filter(|role| role.is_unrestricted());
+        assert_eq!(unrestricted.map(|role| role.name().to_string()).collect::<Vec<_>>(), ["main"]);
+        let narrow = toml::from_str("tools = ['*']\nscope = ['src']").unwrap();
+        assert!(!Role::new("main", &narrow).unwrap().is_unrestricted());
     }
 
     #[test]
@@ -199,7 +224,11 @@ mod tests {
         let roles = built_in().unwrap();
         let missing = |role: &str| roles[role].without_tools(&tools).len();
         assert_eq!((missing("main"), missing("qa"), missing("reader")), (0, 3, 4));
-        assert!(!roles["qa"].allows("symbols", "trace_calls"));
+        assert!(!roles["qa"].allows("symbols", "trace_calls", true));
+        // What the user has installed is there by default.
+        let coder = &roles[Role::CODER];
+        assert!(coder.allows("lines", "count", false) && !coder.allows("shell", "bash", true));
+        assert!(!roles["reader"].allows("lines", "count", false));
         assert_eq!(roles["code-reviewer"].path_argument("files.read"), Some("file_path"));
         assert_eq!(roles["reader"].path_argument("files.read"), None);
     }

@@ -171,6 +171,9 @@ pub struct RoleSettings {
     pub description: String,
     /// Its tools: `*`, `plugin.*` or `plugin.tool`.
     pub tools: Vec<String>,
+    /// Whether it also includes the tools of all plugins that did not come with Cofferdam.
+    #[serde(default)]
+    pub installed: bool,
     /// Which tool a short name means: `read = "files.read"`.
     #[serde(default)]
     pub names: BTreeMap<String, String>,

@@ -183,6 +183,7 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
         description: described,
         license: said("licenses"),
         qualified: false,
+        target: false,
         requests,
         as_granted: true,
         limits: LimitSettings::default(),
