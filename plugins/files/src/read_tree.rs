@@ -120,13 +120,13 @@ pub fn run(args: &Args, context: &Context, list: List) -> Result<Output, ToolErr
         let message = format!("is a file, not a directory: {root}");
         return Err(ToolError::invalid_args("NotADirectoryError", message));
     }
+    let mut pending = VecDeque::from(children(&local, root.as_str(), 1).map_err(failed)?);
     let visible = match args.ignored {
         Some(true) => None,
         _ => Some(Visible::new(&root, list)?),
     };
     let mut page = Page::new(args);
     let mut ignored = 0;
-    let mut pending = VecDeque::from(children(&local, root.as_str(), 1).map_err(failed)?);
     while let Some(node) = pending.pop_front() {
         let kind = Kind::of(&node.metadata);
         if visible.as_ref().is_some_and(|visible| !visible.has(&node, kind)) {

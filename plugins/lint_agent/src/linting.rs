@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::available::linters::{self, Backend};
 use cofferdam_sdk::backend::linting::{Finding, Fix, Report, Request};
+use cofferdam_sdk::backend::{Error, left_out};
 use cofferdam_sdk::{Context, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
@@ -74,18 +74,29 @@ impl Linters for Host {
 /// Lints the target with all chosen linters.
 ///
 /// # Errors
-/// Those of [`target::path`] and [`lint`]; the error of any linter, since its findings are unknown.
+/// Those of [`target::path`] and [`lint`]; the error of any linter, since its findings are unknown;
+/// the target is not text, or no linter checked it.
 pub fn run(context: &Context, linters: &impl Linters) -> Result<Output, Failure> {
     let target = target::path(context)?;
-    let mut issues = Vec::new();
+    // Some linters skip files that they can't read.
+    context.read_text(&target)?;
+    let (mut issues, mut left_out_count) = (Vec::new(), 0);
     for Checked { linter, report } in lint(&target, &[], context, linters)? {
         let report = report.map_err(|error| failure(&linter, &error))?;
+        if report.files_checked == 0 && report.findings.is_empty() {
+            return Err(Failure(format!(
+                "{linter}: it did not check {target}: {}",
+                report.raw.trim()
+            )));
+        }
         let findings = report.findings.iter().filter(|found| found.path == target.as_str());
+        left_out_count += report.findings.iter().filter_map(left_out).sum::<u64>();
         issues.extend(findings.map(|found| issue(found, &target)));
     }
     issues.sort_by_key(|issue| (issue.line, issue.col));
     let fixable_count = issues.iter().filter(|issue| issue.fixable).count();
-    Ok(Output { total: issues.len(), fixable_count, issues })
+    let more = usize::try_from(left_out_count).unwrap_or(usize::MAX);
+    Ok(Output { total: issues.len() + more, fixable_count, issues })
 }
 
 fn issue(finding: &Finding, target: &WorkspacePath) -> Issue {
@@ -211,6 +222,28 @@ mod tests {
             assert_eq!(request.paths, ["target.py"]);
             assert!(request.select.is_empty());
         }
+    }
+
+    #[test]
+    fn a_target_that_no_linter_read_is_an_error() {
+        let mut fake = Fake::new("");
+        fake.answers = vec![("ruff", Ok(report(vec![])))];
+        fake.write("target.py", b"a = '\xe4'\n");
+        let answer = fits("run_linter", run(&fake.context, &fake));
+        assert!(answer["error"].as_str().unwrap().contains("not UTF-8 text"), "{answer}");
+        fake.write("target.py", b"a = 1\n");
+        let skipped = Report {
+            files_checked: 0,
+            raw: "target.py: not linted: permission denied\n".to_owned(),
+            ..report(vec![])
+        };
+        fake.answers = vec![("ruff", Ok(skipped))];
+        assert_eq!(
+            fits("run_linter", run(&fake.context, &fake)),
+            json!({
+                "error": "ruff: it did not check target.py: target.py: not linted: permission denied"
+            })
+        );
     }
 
     #[test]

@@ -143,9 +143,8 @@ mod tests {
 
     #[test]
     fn few_findings_are_kept_in_order() {
-        let all = [("b", 2), ("b", 1), ("a", 3)].map(|(path, line)| {
-            finding(path, line, "F401", Severity::Warning)
-        });
+        let all = [("b", 2), ("b", 1), ("a", 3)]
+            .map(|(path, line)| finding(path, line, "F401", Severity::Warning));
         let (kept, counts) = collected(all.into_iter());
         let places: Vec<_> = kept.iter().map(|found| (found.path.as_str(), found.line)).collect();
         assert_eq!(places, [("a", 3), ("b", 1), ("b", 2)]);
