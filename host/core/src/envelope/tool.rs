@@ -23,11 +23,13 @@ pub(super) fn results(answers: &[Answer]) -> Map<String, Value> {
     answers.first().map(result).unwrap_or_default()
 }
 
-/// The errors of searches in the tables "Common Failure Modes" of the tool schemas. Elsewhere, a search
-/// that found nothing or too much has a result, with a `notice` of this code.
-const NOTICES: [(&str, Status); 4] = [
+/// The errors of searches: those in the tables "Common Failure Modes" of the tool schemas, and that of
+/// `locate_symbol`. Elsewhere, a search that found nothing or too much has a result, with a `notice` of
+/// this code.
+const NOTICES: [(&str, Status); 5] = [
     ("NoMatches", Status::Error),
     ("NoMatchesFound", Status::Error),
+    ("SymbolNotFound", Status::Error),
     ("TooManyMatches", Status::Limit),
     ("TooManyResults", Status::Limit),
 ];
