@@ -14,6 +14,9 @@ use crate::target;
 /// The language of the target.
 const LANGUAGE: &str = "python";
 
+/// The maximum size of the issues in a result, as JSON, in bytes.
+const PAGE_BYTES: usize = 28 * 1024;
+
 /// The arguments of `run_linter`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +35,9 @@ pub struct Output {
     pub total: usize,
     /// The number of issues that `apply_fix` can fix.
     pub fixable_count: usize,
+    /// How many issues are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
 }
 
 /// A finding in the target.
@@ -96,7 +102,20 @@ pub fn run(context: &Context, linters: &impl Linters) -> Result<Output, Failure>
     issues.sort_by_key(|issue| (issue.line, issue.col));
     let fixable_count = issues.iter().filter(|issue| issue.fixable).count();
     let more = usize::try_from(left_out_count).unwrap_or(usize::MAX);
-    Ok(Output { total: issues.len() + more, fixable_count, issues })
+    let total = issues.len() + more;
+    let mut left = PAGE_BYTES;
+    let fits = issues.iter().take_while(|issue| {
+        let size = serde_json::to_string(issue).map_or(usize::MAX, |json| json.len() + 1);
+        let rest = left.checked_sub(size);
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    });
+    let listed = fits.count();
+    issues.truncate(listed);
+    let left_out = (listed < total).then(|| {
+        format!("{listed} of {total} issues are listed, by line; the next once these are fixed")
+    });
+    Ok(Output { issues, total, fixable_count, left_out })
 }
 
 fn issue(finding: &Finding, target: &WorkspacePath) -> Issue {
@@ -244,6 +263,20 @@ mod tests {
                 "error": "ruff: it did not check target.py: target.py: not linted: permission denied"
             })
         );
+    }
+
+    #[test]
+    fn many_issues_are_limited_and_counted() {
+        let mut fake = Fake::new("");
+        let mut bounded = cofferdam_sdk::backend::BoundedFindings::default();
+        (1..=20_000).for_each(|line| bounded.add(finding("E225", line, 1)));
+        fake.answers = vec![("ruff", Ok(report(bounded.finish())))];
+        let answer = fits("run_linter", run(&fake.context, &fake));
+        assert!(answer.to_string().len() <= 32 * 1024);
+        assert_eq!(answer["total"], 20_000);
+        let listed = answer["issues"].as_array().unwrap().len();
+        let left_out = answer["left_out"].as_str().unwrap();
+        assert!(left_out.starts_with(&format!("{listed} of 20000 issues")), "{left_out}");
     }
 
     #[test]
