@@ -77,8 +77,8 @@ pub fn configured(
         }
     }
     let found = directories.iter().find_map(|directory| {
-        let path = |name| {
-            if directory.is_empty() { format!("{name}") } else { format!("{directory}/{name}") }
+        let path = |name: &str| {
+            if directory.is_empty() { String::from(name) } else { format!("{directory}/{name}") }
         };
         let mut paths = files.iter().map(|(name, text)| (path(name), *text));
         paths.find(|(path, text)| exists(path, context) && contains(path, text, context))

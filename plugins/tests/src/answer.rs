@@ -237,6 +237,7 @@ impl Run {
             tests.push(short);
         }
         let texts = failed()
+            .take(MAX_COMPARED)
             .map(|test| (test.name.as_str(), [test.error.as_deref(), test.stack_trace.as_deref()]));
         let most = if args.offset.is_some() { 0 } else { MAX_RAW_BYTES };
         Output {
