@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{executed, is_missing, left_over, project, run};
+use super::{configure_programs, executed, is_missing, left_over, project, run};
 use crate::projects::break_it;
 use crate::support::Place;
 
@@ -145,6 +145,7 @@ fn a_missing_runner_is_reported() {
 #[test]
 fn tests_of_a_project_below_the_root_are_run() {
     let place = Place::new();
+    configure_programs(&place, "");
     place.write("README.md", "two services\n");
     place.write("services/api/pyproject.toml", "[tool.pytest.ini_options]\n");
     place.write("services/api/tests/test_a.py", "def test_a():\n    assert 1 == 2\n");
@@ -164,6 +165,7 @@ fn tests_of_a_project_below_the_root_are_run() {
 #[test]
 fn a_missing_dependency_is_an_error_with_its_cure() {
     let place = Place::new();
+    configure_programs(&place, "");
     place.write("pyproject.toml", "[tool.pytest.ini_options]\n");
     place.write("test_a.py", "import no_such_module\n\ndef test_a():\n    pass\n");
     let result = run(&place, &[json!({"type": "run_tests"})]).remove(0);
@@ -177,6 +179,7 @@ fn a_missing_dependency_is_an_error_with_its_cure() {
 #[test]
 fn a_later_page_of_a_run_does_not_run_the_tests_again() {
     let place = Place::new();
+    configure_programs(&place, "");
     place.write("pyproject.toml", "[tool.pytest.ini_options]\n");
     place.write(
         "test_many.py",

@@ -635,7 +635,7 @@ mod tests {
             "{note}"
         );
 
-        let text = Some("\"x\"\n".repeat(10_000));
+        let text = Some("\"x\"\n".repeat(2_500));
         let long = || Test { stack: text.clone(), message: text.clone(), ..test(Status::Fail) };
         let long = run(None, report((0..2_000).map(|_| long()).collect(), Some(1)));
         assert!(serde_json::to_string(&long).unwrap().len() < 10_000_000);
