@@ -1304,6 +1304,53 @@ fn too_many_files_for_one_answer_are_an_error() {
 }
 
 #[test]
+fn default_answers_about_a_large_tree_are_bounded_with_exact_totals() {
+    const MAX_BYTES: usize = 32 * 1024;
+    let place = Place::new();
+    for number in 0..6_000 {
+        place.write(&format!("package_{}/module_{number}.py", number % 60), "value = 1\n");
+    }
+    let large: String = (0..20_000).map(|line| format!("value = \"{line}\"\n")).collect();
+    place.write("large.py", &large);
+    place.write(".ignore", "ignored\n");
+    place.write("ignored/module.py", "value = 1\n");
+    let path = place.workspace().join("large.py");
+    let calls = [
+        (json!({"type": "grep", "pattern": "value"}), "/total_files", 6_001),
+        (
+            json!({"type": "grep", "pattern": "value", "output_mode": "count"}),
+            "/total_matches",
+            26_000,
+        ),
+        (
+            json!({"type": "grep", "pattern": "value", "output_mode": "content"}),
+            "/total_matches",
+            26_000,
+        ),
+        (json!({"type": "search_text", "query": "value"}), "", 0),
+        (json!({"type": "glob", "pattern": "**/module_*.py"}), "/total", 6_000),
+        (json!({"type": "read", "file_path": path}), "/total_lines", 20_000),
+        (json!({"type": "read_file", "path": "large.py"}), "/total_lines", 20_000),
+        // The files, their directories, and .ignore.
+        (json!({"type": "read_tree"}), "/total", 6_062),
+    ];
+    let actions: Vec<Value> = calls.iter().map(|(action, ..)| action.clone()).collect();
+    let ended = place.act(&[], actions);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let document = ended.json();
+    for ((action, pointer, total), result) in calls.iter().zip(array(&document, "/results")) {
+        let answer = &result["metadata"];
+        let size = answer.to_string().len();
+        assert!((1_000..=MAX_BYTES).contains(&size), "{action}: {size} bytes");
+        let rest = answer.get("left_out").or(answer.get("next"));
+        assert!(rest.is_some(), "{action}: {answer}");
+        if !pointer.is_empty() {
+            assert_eq!(answer.pointer(pointer), Some(&json!(total)), "{action}");
+        }
+    }
+}
+
+#[test]
 fn a_search_that_takes_too_long_is_a_timeout() {
     let place = Place::new();
     place.write("cofferdam.toml", "[limits]\ncall-ms = 3000\n");

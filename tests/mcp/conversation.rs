@@ -241,7 +241,7 @@ fn reads_resources(place: &Place, client: &mut Client) {
     }
 
     // An answer that is too large for a model is stored, and can be read in parts.
-    let large = client.call("files__read_file", json!({"path": "large.txt"}));
+    let large = client.call("files__read_file", json!({"path": "large.txt", "limit": 100_000}));
     let stored = &large["structuredContent"]["stored"];
     let (uri, bytes) = (stored["uri"].as_str().unwrap(), stored["bytes"].as_u64().unwrap());
     assert_eq!(large["content"][1]["type"], "resource_link", "{large}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{executed, is_missing, left_over, project, run};
+use super::{configure_programs, executed, is_missing, left_over, project, run};
 use crate::projects::break_it;
 use crate::support::Place;
 
@@ -24,7 +24,7 @@ fn tests_are_found_run_and_reported_separately() {
         ("rust", "cargo", "a_price_has_a_label", "prices_add_up", "prices_are_stored"),
     ] {
         let place = project(language, "");
-        let answer = executed(&place, json!({"type": "run_tests"}));
+        let answer = executed(&place, json!({"type": "run_tests", "verbose": true}));
         assert_eq!(answer["framework"], framework, "{answer:#}");
         assert_eq!(answer["success"], false, "{language}: {answer:#}");
         assert_eq!(answer["timed_out"], false, "{language}: {answer:#}");
@@ -44,7 +44,7 @@ fn tests_are_found_run_and_reported_separately() {
         // Only one of the tests.
         let one = executed(
             &place,
-            json!({"type": "run_tests", "test_pattern": passing, "framework": framework, "timeout_seconds": 300}),
+            json!({"type": "run_tests", "test_pattern": passing, "framework": framework, "timeout_seconds": 300, "verbose": true}),
         );
         assert_eq!(one["success"], true, "{language}: {one:#}");
         assert_eq!(test(&one, passing)["status"], "pass", "{language}: {one:#}");
@@ -140,6 +140,58 @@ fn a_missing_runner_is_reported() {
     );
     let result = run(&place, &[json!({"type": "build_project"})]).remove(0);
     assert_eq!(result["status"], "error", "{result:#}");
+}
+
+#[test]
+fn tests_of_a_project_below_the_root_are_run() {
+    let place = Place::new();
+    configure_programs(&place, "");
+    place.write("README.md", "two services\n");
+    place.write("services/api/pyproject.toml", "[tool.pytest.ini_options]\n");
+    place.write("services/api/tests/test_a.py", "def test_a():\n    assert 1 == 2\n");
+    place.write("services/api/tests/test_b.py", "def test_b():\n    pass\n");
+    let answer = executed(&place, json!({"type": "run_tests"}));
+    assert_eq!(answer["framework"], "pytest", "{answer:#}");
+    assert_eq!(
+        answer["summary"],
+        json!({"total": 2, "passed": 1, "failed": 1, "skipped": 0}),
+        "{answer:#}"
+    );
+    assert_eq!(answer["tests"][0]["package"], "services/api/tests/test_a.py", "{answer:#}");
+    let one = json!({"type": "run_tests", "test_pattern": "services/api/tests/test_b.py"});
+    assert_eq!(executed(&place, one)["summary"]["total"], 1);
+}
+
+#[test]
+fn a_missing_dependency_is_an_error_with_its_cure() {
+    let place = Place::new();
+    configure_programs(&place, "");
+    place.write("pyproject.toml", "[tool.pytest.ini_options]\n");
+    place.write("test_a.py", "import no_such_module\n\ndef test_a():\n    pass\n");
+    let result = run(&place, &[json!({"type": "run_tests"})]).remove(0);
+    assert_eq!(result["status"], "error", "{result:#}");
+    assert_eq!(result["metadata"]["code"], "TestSetupFailed", "{result:#}");
+    let message = result["message"].as_str().unwrap();
+    assert!(message.contains("No module named 'no_such_module'"), "{message}");
+    assert!(message.contains("Cure: install"), "{message}");
+}
+
+#[test]
+fn a_later_page_of_a_run_does_not_run_the_tests_again() {
+    let place = Place::new();
+    configure_programs(&place, "");
+    place.write("pyproject.toml", "[tool.pytest.ini_options]\n");
+    place.write(
+        "test_many.py",
+        "import pytest\n\n@pytest.mark.parametrize('n', range(400))\ndef test_one(n):\n    assert n < 0\n",
+    );
+    let first = executed(&place, json!({"type": "run_tests"}));
+    assert_eq!(first["summary"]["failed"], 400, "{first:#}");
+    assert!(first.to_string().len() <= 16 * 1024);
+    let offset = first["tests"].as_array().unwrap().len();
+    let next = executed(&place, json!({"type": "run_tests", "offset": offset}));
+    assert_eq!(next["duration"], first["duration"], "the same run");
+    assert_eq!(next["tests"][0]["name"], format!("test_one[{offset}]"), "{next:#}");
 }
 
 #[test]

@@ -44,7 +44,8 @@ fn one_setting_changes_pythons_linter() {
 #[test]
 fn one_setting_changes_javascripts_linter() {
     for (settings, framework) in [
-        ("", "deno_lint"),
+        // The framework that is named runs, whatever the operator chose.
+        ("", "eslint"),
         ("[linters]\njavascript = 'eslint'\ntypescript = []", "eslint"),
         ("[linters]\njavascript = 'native-eslint'\ntypescript = []", "native-eslint"),
     ] {
@@ -206,16 +207,57 @@ fn no_linter_blocks_on_special_files() {
 }
 
 #[test]
-fn a_linter_that_was_not_chosen_is_an_error() {
+fn a_named_linter_that_cannot_run_is_an_error() {
     let place = Place::new();
     place.write("m.py", "x = 1\n");
     let action = json!({"type": "run_linter", "framework": "mypy"});
     let result = run(&place, &[action]).remove(0);
-    assert_eq!(result["metadata"]["code"], "LinterNotChosen", "{result:#}");
-    assert!(
-        result["message"].as_str().unwrap().contains("python = ['ruff', 'mypy']"),
-        "{result:#}"
-    );
+    assert_eq!(result["metadata"]["code"], "LinterUnavailable", "{result:#}");
+    assert!(result["message"].as_str().unwrap().contains("mypy"), "{result:#}");
+}
+
+#[test]
+fn the_operators_linter_stands_in_for_a_framework_that_is_missing() {
+    let place = Place::new();
+    place.write("m.py", "import os\n");
+    place.write(".pylintrc", "[MAIN]\n");
+    for (action, why) in [
+        (json!({"type": "run_linter"}), ".pylintrc configures 'pylint'"),
+        (json!({"type": "run_linter", "framework": "pylint"}), "'pylint' was named"),
+    ] {
+        let answer = executed(&place, action);
+        assert_eq!(answer["framework"], "ruff", "{answer:#}");
+        let note = answer["notes"][0].as_str().unwrap();
+        assert!(note.starts_with(why) && note.ends_with("ruff stood in for it"), "{note}");
+    }
+}
+
+#[test]
+fn two_hundred_thousand_findings_are_counted() {
+    let place = Place::new();
+    let imports: String = (0..100).map(|n| format!("import module_{n}\n")).collect();
+    for n in 0..2_000 {
+        place.write(&format!("many/module_{n}.py"), &imports);
+    }
+    place.write("small.py", "import sys\n");
+    place.write(".venv/lib/other.py", "import json\n");
+    let answer = executed(&place, json!({"type": "run_linter"}));
+    assert!(answer["violation_count"].as_u64().unwrap() >= 200_000, "{answer:#}");
+    let rules: u64 = answer["totals"]["rules"]
+        .as_object()
+        .unwrap()
+        .values()
+        .map(|count| count.as_u64().unwrap())
+        .sum();
+    assert_eq!(rules, answer["violation_count"].as_u64().unwrap());
+    assert!(answer.to_string().len() <= 32 * 1024);
+    let files: Vec<&str> = answer["violations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|violation| violation["file"].as_str().unwrap())
+        .collect();
+    assert!(files.contains(&"small.py") && !files.iter().any(|file| file.contains("venv")));
 }
 
 #[test]

@@ -48,6 +48,7 @@ fn show(
         .resolve(&args.tool, role)
         .map(|entry| (entry.tool().dialect, entry.tool().failure.is_some()))
         .unwrap_or_default();
+    let answer = envelope::in_dialect(dialect, answer);
     let document = envelope::single(dialect, has_failure, &answer);
     match diff {
         None => output.document(&document)?,

@@ -14,6 +14,7 @@ from wit_world import exports
 from wit_world.imports import linting, scan, types
 
 from backend import nesting, settings
+from backend.bounded import LEFT_OUT, BoundedFindings
 from backend.findings import UNREADABLE, Finding, Invalid
 from backend.lint import Linter as Both
 from backend.paths import inside
@@ -83,19 +84,22 @@ def _lint(request: linting.Request) -> linting.Report:
     found = settings.find(_read, config, paths)
     linter = Both(found, request.select)
     seen: set[str] = set()
-    findings: list[tuple[str, Finding]] = []
+    bounded = BoundedFindings()
     for path in paths:
         for file, data in _files(path):
             if file in seen or found.leave_out(file):
                 continue
             seen.add(file)
             if data is None:
-                findings.append((file, Finding(0, 0, UNREADABLE, "it can't be read")))
+                bounded.add(file, [Finding(0, 0, UNREADABLE, "it can't be read")])
             else:
-                findings += ((file, finding) for finding in linter.check(file, data))
-    findings.sort(key=lambda pair: (pair[0], pair[1].order))
+                bounded.add(file, linter.check(file, data))
+    findings, left_out = bounded.finish()
     return linting.Report(
-        findings=[_finding(path, finding) for path, finding in findings],
+        findings=[
+            *(_finding(path, finding) for path, finding in findings),
+            *(_left_out(code, is_warning, count) for (code, is_warning), count in left_out.items()),
+        ],
         files_checked=len(seen),
         exit_code=None,
         raw="".join(
@@ -117,6 +121,21 @@ def _finding(path: str, finding: Finding) -> linting.Finding:
         severity=linting.Severity.WARNING if finding.is_warning else linting.Severity.ERROR,
         message=finding.message,
         url=None,
+        fix=None,
+    )
+
+
+def _left_out(code: str, is_warning: bool, count: int) -> linting.Finding:
+    return linting.Finding(
+        path="",
+        line=0,
+        column=0,
+        end_line=None,
+        end_column=None,
+        code=code,
+        severity=linting.Severity.WARNING if is_warning else linting.Severity.ERROR,
+        message=str(count),
+        url=LEFT_OUT,
         fix=None,
     )
 

@@ -10,18 +10,26 @@ use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
 use crate::pattern::Pattern;
+use crate::text::json_size;
 
-/// The maximum number of files in a result.
+/// The number of files from which on a pattern is too broad, as the tool schemas say.
 const MAX_RESULTS: usize = 10_000;
 
+/// The maximum size of the paths in a result, as JSON, in bytes.
+const PAGE_BYTES: usize = 28 * 1024;
+
 /// The arguments of `glob`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
     /// A glob, relative to `path` or absolute.
     pub pattern: String,
     /// The directory to search; the default is the workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// The number of files to leave out at the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<usize>,
 }
 
 /// The result of `glob`.
@@ -29,8 +37,24 @@ pub struct Args {
 pub struct Output {
     /// Absolute paths, the most recently modified first.
     pub files: Vec<String>,
-    /// The number of files.
+    /// The number of files that match, listed or not.
     pub total: usize,
+    /// How many are left out, and the call for the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
+    /// Nothing was found, or too much.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice: Option<Notice>,
+}
+
+/// That nothing was found, or too much. In the dialect `tool`, the host reports it as the error that
+/// the tool schemas name.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Notice {
+    /// The name of the error.
+    pub code: &'static str,
+    /// What to try.
+    pub message: String,
 }
 
 /// A prepared search: the query for the host, and the filter.
@@ -40,6 +64,8 @@ pub struct Search {
     pattern: Pattern,
     /// The directory that the pattern's prefix leads to.
     root: WorkspacePath,
+    /// Whether that directory exists.
+    exists: bool,
 }
 
 impl Search {
@@ -47,7 +73,7 @@ impl Search {
     ///
     /// # Errors
     /// Those of [`Context::resolve`] and [`Pattern::parse`]; `PathNotFound` if `path` is not a
-    /// directory; `NoMatchesFound` if the directories of the pattern's prefix don't exist.
+    /// directory.
     pub fn new(args: Args, context: &Context) -> Result<Self, ToolError> {
         let base = context.resolve(args.path.as_deref().unwrap_or("."))?;
         if !context.local(&base).is_dir() {
@@ -57,52 +83,69 @@ impl Search {
         let base = context.absolute(&base);
         let pattern = Pattern::parse(relative(&args.pattern, &base)?)?;
         let root = context.resolve(&format!("{base}/{}", pattern.prefix()))?;
-        let search = Self { args, pattern, root };
-        if context.local(&search.root).is_dir() { Ok(search) } else { Err(search.no_matches()) }
+        let exists = context.local(&root).is_dir();
+        Ok(Self { args, pattern, root, exists })
     }
 
-    /// The query for the host.
-    pub fn query(&self) -> Query {
-        Query {
+    /// The query for the host; `None` if the directories of the pattern's prefix don't exist.
+    pub fn query(&self) -> Option<Query> {
+        let query = || Query {
             globs: self.pattern.coarse(),
             exclude_globs: self.pattern.excluded().map(|name| format!("**/{name}/**")).collect(),
             ignore_files: false,
             hidden: self.pattern.wants_hidden(),
             follow_links: true,
             ..scan::query(&self.root)
-        }
+        };
+        self.exists.then(query)
     }
 
     /// Filters and sorts the files that the host found.
     ///
     /// # Errors
-    /// `NoMatchesFound`; `TooManyResults` for more than 10,000 files.
+    /// Those of [`Context::resolve`].
     pub fn answer(
         &self,
         files: impl Iterator<Item = File>,
         context: &Context,
     ) -> Result<Output, ToolError> {
         let mut found: Vec<File> = files.filter(|file| self.matches(&file.path)).collect();
-        if found.is_empty() {
-            return Err(self.no_matches());
-        }
-        if found.len() > MAX_RESULTS {
-            let message = format!(
-                "'{}' matches {} files, more than {MAX_RESULTS}; narrow it with a subdirectory \
-                 (`src/**/*.py` instead of `**/*.py`), an extension or `path`",
-                self.args.pattern,
-                found.len(),
-            );
-            return Err(ToolError::limit("TooManyResults", message));
-        }
         found.sort_unstable_by(|a, b| {
             (Reverse(a.modified_ms), &a.path).cmp(&(Reverse(b.modified_ms), &b.path))
         });
-        let files: Vec<String> = found
-            .iter()
-            .map(|file| Ok(context.absolute(&context.resolve(&file.path)?)))
-            .collect::<Result<_, ToolError>>()?;
-        Ok(Output { total: files.len(), files })
+        let total = found.len();
+        let offset = self.args.offset.unwrap_or(0).min(total);
+        let mut left = PAGE_BYTES;
+        let mut files = Vec::new();
+        for file in &found[offset..] {
+            let path = context.absolute(&context.resolve(&file.path)?);
+            match left.checked_sub(json_size(&path) + "\"\",".len()) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+            files.push(path);
+        }
+        let end = offset + files.len();
+        let left_out = (end < total).then(|| {
+            let next = Args { offset: Some(end), ..self.args.clone() };
+            let next = serde_json::to_string(&next).unwrap_or_default();
+            format!("{} of {total} files are listed; the next: glob {next}", files.len())
+        });
+        Ok(Output { files, total, left_out, notice: self.notice(total) })
+    }
+
+    fn notice(&self, total: usize) -> Option<Notice> {
+        if total == 0 {
+            return Some(Notice { code: "NoMatchesFound", message: self.no_matches() });
+        }
+        (total > MAX_RESULTS).then(|| Notice {
+            code: "TooManyResults",
+            message: format!(
+                "'{}' matches {total} files, more than {MAX_RESULTS}; narrow it with a \
+                 subdirectory (`src/**/*.py` instead of `**/*.py`), an extension or `path`",
+                self.args.pattern,
+            ),
+        })
     }
 
     fn matches(&self, path: &str) -> bool {
@@ -115,14 +158,13 @@ impl Search {
         below.is_some_and(|below| self.pattern.matches(below))
     }
 
-    fn no_matches(&self) -> ToolError {
+    fn no_matches(&self) -> String {
         let place = self.args.path.as_deref().unwrap_or("the workspace");
-        let message = format!(
+        format!(
             "no file in {place} matches '{}'; `**/` looks at any depth, and names that start \
              with a dot need a dot in the pattern",
             self.args.pattern,
-        );
-        ToolError::not_found("NoMatchesFound", message)
+        )
     }
 }
 
@@ -153,7 +195,7 @@ mod tests {
     }
 
     fn args(pattern: &str, path: Option<&str>) -> Args {
-        Args { pattern: pattern.to_owned(), path: path.map(str::to_owned) }
+        Args { pattern: pattern.to_owned(), path: path.map(str::to_owned), offset: None }
     }
 
     fn files(list: &[(&str, u64)]) -> impl Iterator<Item = File> {
@@ -187,19 +229,23 @@ mod tests {
             let wanted: Vec<String> = wanted.iter().map(|file| format!("{root}/{file}")).collect();
             let total = wanted.len();
             let output = search.answer(files(&TREE), &context).unwrap();
-            assert_eq!(output, Output { files: wanted, total }, "{pattern}");
+            assert_eq!(
+                output,
+                Output { files: wanted, total, left_out: None, notice: None },
+                "{pattern}"
+            );
         }
     }
 
     #[test]
     fn the_query_for_the_host_is_narrow() {
         let (_directory, context) = project();
-        let query = Search::new(args("src/**/?.py", None), &context).unwrap().query();
+        let query = Search::new(args("src/**/?.py", None), &context).unwrap().query().unwrap();
         assert_eq!((query.root.as_str(), query.hidden), ("src", false));
         assert_eq!(query.globs, ["**/*.py"]);
         assert_eq!(query.exclude_globs, ["**/.git/**", "**/.cofferdam/**"]);
         assert!(query.follow_links && !query.ignore_files);
-        let query = Search::new(args("**/.git/*", Some("src")), &context).unwrap().query();
+        let query = Search::new(args("**/.git/*", Some("src")), &context).unwrap().query().unwrap();
         assert_eq!((query.root.as_str(), query.hidden), ("src", true));
         assert_eq!(query.exclude_globs, ["**/.cofferdam/**"]);
     }
@@ -213,27 +259,54 @@ mod tests {
             ("*", Some("../x"), "PathNotAllowed"),
             ("/etc/*", None, "PathNotAllowed"),
             ("src/[a", None, "InvalidPattern"),
-            ("none/*.py", None, "NoMatchesFound"),
-            ("README.md/*", None, "NoMatchesFound"),
         ] {
             let error = Search::new(args(pattern, path), &context).unwrap_err();
             assert_eq!(error.code, code, "{pattern} {path:?}");
         }
-        let search = Search::new(args("*.rs", None), &context).unwrap();
-        let error = search.answer(files(&TREE), &context).unwrap_err();
-        assert_eq!(error.code, "NoMatchesFound");
     }
 
     #[test]
-    fn too_many_files_are_refused() {
+    fn no_match_is_an_answer() {
         let (_directory, context) = project();
-        let search = Search::new(args("**", None), &context).unwrap();
-        let many = |count: usize| {
-            (0..count).map(|n| File { path: format!("{n}"), size: 0, modified_ms: 0 })
+        for (pattern, exists) in [("*.rs", true), ("none/*.py", false), ("README.md/*", false)] {
+            let search = Search::new(args(pattern, None), &context).unwrap();
+            assert_eq!(search.query().is_some(), exists, "{pattern}");
+            let output = search.answer(files(&TREE), &context).unwrap();
+            assert_eq!((output.total, output.files.len()), (0, 0), "{pattern}");
+            let notice = output.notice.unwrap();
+            assert_eq!(notice.code, "NoMatchesFound");
+            assert!(notice.message.contains(&format!("matches '{pattern}'")), "{notice:?}");
+        }
+    }
+
+    #[test]
+    fn many_files_are_paged_and_counted() {
+        let (_directory, context) = project();
+        let answer = |args: Args, count: usize| {
+            let many = (0..count).map(|n| File {
+                path: format!("src/module_{n:05}.py"),
+                size: 0,
+                modified_ms: 0,
+            });
+            let search = Search::new(args, &context).unwrap();
+            let output = search.answer(many, &context).unwrap();
+            assert!(serde_json::to_string(&output).unwrap().len() <= 32 * 1024);
+            assert_eq!(output.total, count);
+            output
         };
-        assert_eq!(search.answer(many(10_000), &context).unwrap().total, 10_000);
-        let error = search.answer(many(10_001), &context).unwrap_err();
-        assert_eq!(error.code, "TooManyResults");
-        assert!(error.message.contains("narrow"), "{error}");
+        let (mut next, mut seen) = (args("**/*.py", None), Vec::new());
+        loop {
+            let output = answer(next.clone(), 10_000);
+            assert_eq!(output.notice, None);
+            seen.extend(output.files);
+            let Some(left_out) = output.left_out else { break };
+            next = serde_json::from_str(left_out.split_once("glob ").unwrap().1).unwrap();
+            assert_eq!(next.offset, Some(seen.len()));
+        }
+        assert_eq!(seen.len(), 10_000);
+        assert!(seen[9_999].ends_with("src/module_09999.py"));
+        let notice = answer(args("**", None), 10_001).notice.unwrap();
+        assert_eq!(notice.code, "TooManyResults");
+        assert!(notice.message.contains("10000; narrow"), "{notice:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use cofferdam_sdk::{Context, ToolError};
 use serde::{Deserialize, Serialize};
 
-use crate::text::{self, Encoding};
+use crate::text::{self, Encoding, PAGE_BYTES, json_size};
 
 /// The maximum length of a returned line, in characters.
 const MAX_LINE_CHARS: usize = 2_000;
@@ -18,7 +18,7 @@ pub struct Args {
     pub file_path: String,
     /// The first line to return, from 1; the default is 1.
     pub offset: Option<u64>,
-    /// The maximum number of lines; the default is all.
+    /// The maximum number of lines; the default is all that fit in an answer.
     pub limit: Option<u64>,
 }
 
@@ -33,6 +33,9 @@ pub struct Output {
     pub lines: usize,
     /// The number of lines in the file.
     pub total_lines: usize,
+    /// The offset of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<usize>,
     /// The number of returned lines that were cut.
     #[serde(skip_serializing_if = "is_zero")]
     pub truncated_lines: usize,
@@ -63,7 +66,7 @@ pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
         return Err(ToolError::invalid_args("RelativePathError", message));
     }
     let (text, encoding) = text::read_detected(&path, context)?;
-    let page = page(&text, args.offset.unwrap_or(1), args.limit.unwrap_or(u64::MAX))?;
+    let page = page(&text, args.offset.unwrap_or(1), args.limit)?;
     Ok(Output { encoding, ..page })
 }
 
@@ -81,11 +84,13 @@ pub(crate) fn start(offset: u64, total_lines: usize) -> Result<usize, ToolError>
     Ok(start_line)
 }
 
-/// Numbers up to `limit` lines, beginning at line `offset`.
-pub(crate) fn page(text: &str, offset: u64, limit: u64) -> Result<Output, ToolError> {
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+/// Numbers up to `limit` lines, beginning at line `offset`; without a limit, those that fit in an
+/// answer.
+pub(crate) fn page(text: &str, offset: u64, limit: Option<u64>) -> Result<Output, ToolError> {
     let total_lines = text.lines().count();
     let start_line = start(offset, total_lines)?;
+    let mut room = limit.map_or(PAGE_BYTES, |_| usize::MAX);
+    let limit = usize::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     let mut output = Output { start_line, total_lines, ..Output::default() };
     for line in text.lines().skip(start_line - 1).take(limit) {
         let separator = if output.lines == 0 { "" } else { "\n" };
@@ -94,11 +99,18 @@ pub(crate) fn page(text: &str, offset: u64, limit: u64) -> Result<Output, ToolEr
             Some((end, _)) => (&line[..end], "..."),
             None => (line, ""),
         };
+        let size = json_size(shown) + number.to_string().len() + mark.len() + "\\t\\n".len();
+        if size > room && output.lines > 0 {
+            break;
+        }
+        room = room.saturating_sub(size);
         output.truncated_lines += usize::from(!mark.is_empty());
         output.lines += 1;
         // Writing to a `String` never fails.
         let _ = write!(output.content, "{separator}{number}\t{shown}{mark}");
     }
+    let after = start_line + output.lines;
+    output.next = (after <= total_lines).then_some(after);
     Ok(output)
 }
 
@@ -122,7 +134,7 @@ mod tests {
             ("a\nb\nc\nd", 2, 2, "2\tb\n3\tc", 2, 2, 4),
             ("a\nb\nc\nd", 4, 100, "4\td", 4, 1, 4),
         ] {
-            let page = page(text, offset, limit).unwrap();
+            let page = page(text, offset, Some(limit)).unwrap();
             assert_eq!(page.content, content, "{text:?}");
             assert_eq!(
                 (page.start_line, page.lines, page.total_lines, page.truncated_lines),
@@ -135,17 +147,32 @@ mod tests {
     #[test]
     fn long_lines_are_cut_by_characters() {
         let line = "\u{e9}".repeat(2_000);
-        let page = page(&format!("{line}\n{line}x\n{line}xy\n"), 1, 2).unwrap();
+        let page = page(&format!("{line}\n{line}x\n{line}xy\n"), 1, Some(2)).unwrap();
         assert_eq!(page.content, format!("1\t{line}\n2\t{line}..."));
         assert_eq!(page.truncated_lines, 1);
     }
 
     #[test]
+    fn without_a_limit_a_page_fits_in_an_answer() {
+        let text: String = (0..20_000).map(|n| format!("\tsay(\"line {n}\")\n")).collect();
+        let (mut offset, mut lines, mut pages) = (Some(1), 0, 0);
+        while let Some(first) = offset {
+            let page = page(&text, first as u64, None).unwrap();
+            assert!(serde_json::to_string(&page).unwrap().len() <= 32 * 1024);
+            assert_eq!((page.start_line, page.total_lines), (lines + 1, 20_000));
+            (offset, lines, pages) = (page.next, lines + page.lines, pages + 1);
+        }
+        assert_eq!(lines, 20_000);
+        assert!((10..40).contains(&pages), "{pages}");
+        assert_eq!(page(&text, 1, Some(20_000)).unwrap().lines, 20_000);
+    }
+
+    #[test]
     fn an_offset_past_the_end_is_an_error_with_the_line_count() {
         for (text, offset) in [("", 2), ("a\nb\n", 3), ("a", u64::MAX)] {
-            assert_eq!(page(text, offset, 1).unwrap_err().code, "InvalidOffset");
+            assert_eq!(page(text, offset, Some(1)).unwrap_err().code, "InvalidOffset");
         }
-        assert!(page("a\nb\n", 3, 1).unwrap_err().message.contains("has 2 lines"));
+        assert!(page("a\nb\n", 3, Some(1)).unwrap_err().message.contains("has 2 lines"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use cofferdam_sdk::{Context, ToolError};
 use serde::{Deserialize, Serialize};
 
+use crate::text::{PAGE_BYTES, beginning, json_size};
 use crate::{read, text};
 
 /// The arguments of `read_file`.
@@ -13,7 +14,7 @@ pub struct Args {
     pub path: String,
     /// The first line to return, from 1; the default is 1.
     pub offset: Option<u64>,
-    /// The maximum number of lines; the default is all.
+    /// The maximum number of lines; the default is all that fit in an answer.
     pub limit: Option<u64>,
     /// Whether each line begins with its number and a tab.
     #[serde(default)]
@@ -29,7 +30,7 @@ pub struct Output {
     pub content: String,
     /// The size of the file in bytes.
     pub size: usize,
-    /// The page, if lines were chosen or numbered.
+    /// The page, if lines were chosen or numbered, or if not all of them fit in an answer.
     #[serde(flatten)]
     pub page: Option<Page>,
 }
@@ -60,30 +61,45 @@ pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let path = context.resolve(&args.path)?;
     let text = text::read_exact(&path, context)?;
     let (path, size) = (context.absolute(&path), text.len());
-    if args.offset.is_none() && args.limit.is_none() && !args.numbered {
+    let is_whole = args.offset.is_none() && args.limit.is_none() && !args.numbered;
+    if is_whole && json_size(&text) <= PAGE_BYTES {
         return Ok(Output { path, content: text, size, page: None });
     }
     let (content, page) = page(&text, args)?;
     Ok(Output { path, content, size, page: Some(page) })
 }
 
-/// Returns the lines that the arguments choose. Without numbers, they are unchanged, with their ends.
+/// Returns the lines that the arguments choose. Without numbers, they are unchanged, with their
+/// ends.
 fn page(text: &str, args: &Args) -> Result<(String, Page), ToolError> {
-    let (offset, limit) = (args.offset.unwrap_or(1), args.limit.unwrap_or(u64::MAX));
-    let (content, start_line, lines, total_lines, cut) = if args.numbered {
-        let page = read::page(text, offset, limit)?;
-        (page.content, page.start_line, page.lines, page.total_lines, page.truncated_lines)
-    } else {
-        let total_lines = text.lines().count();
-        let start_line = read::start(offset, total_lines)?;
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let chosen: Vec<&str> =
-            text.split_inclusive('\n').skip(start_line - 1).take(limit).collect();
-        (chosen.concat(), start_line, chosen.len(), total_lines, 0)
-    };
+    let offset = args.offset.unwrap_or(1);
+    if args.numbered {
+        let read::Output { content, start_line, lines, total_lines, next, truncated_lines, .. } =
+            read::page(text, offset, args.limit)?;
+        let truncated_lines = (truncated_lines > 0).then_some(truncated_lines);
+        return Ok((content, Page { start_line, lines, total_lines, next, truncated_lines }));
+    }
+    let total_lines = text.lines().count();
+    let start_line = read::start(offset, total_lines)?;
+    let mut room = args.limit.map_or(PAGE_BYTES, |_| usize::MAX);
+    let limit = usize::try_from(args.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+    let (mut content, mut lines, mut truncated_lines) = (String::new(), 0, None);
+    for line in text.split_inclusive('\n').skip(start_line - 1).take(limit) {
+        let size = json_size(line);
+        if size > room {
+            // A line that is longer than an answer is cut.
+            if lines == 0 {
+                content.push_str(beginning(line, room));
+                (lines, truncated_lines) = (1, Some(1));
+            }
+            break;
+        }
+        room -= size;
+        content.push_str(line);
+        lines += 1;
+    }
     let after = start_line + lines;
     let next = (after <= total_lines).then_some(after);
-    let truncated_lines = (cut > 0).then_some(cut);
     Ok((content, Page { start_line, lines, total_lines, next, truncated_lines }))
 }
 
@@ -119,10 +135,33 @@ mod tests {
         assert_eq!((first.0.as_str(), first.1.next), ("a\r\n", Some(2)));
         assert_eq!(page_of(Some(5), None, false).unwrap_err().code, "InvalidOffset");
         let long = format!("{}\n", "x".repeat(2001));
-        let cut = page(&long, &Args { numbered: true, ..Args::default() }).unwrap().1;
+        let cut = super::page(&long, &Args { numbered: true, ..Args::default() }).unwrap().1;
         assert_eq!(cut.truncated_lines, Some(1));
-        let empty = page("", &Args { offset: Some(1), ..Args::default() }).unwrap();
+        let empty = super::page("", &Args { offset: Some(1), ..Args::default() }).unwrap();
         assert_eq!((empty.0.as_str(), empty.1.lines, empty.1.next), ("", 0, None));
+    }
+
+    #[test]
+    fn a_large_file_is_returned_in_pages_that_fit_in_an_answer() {
+        let directory = tempfile::tempdir().unwrap();
+        let context = Context::for_directory(directory.path());
+        let text: String = (0..20_000).map(|n| format!("\tsay(\"line {n}\")\r\n")).collect();
+        fs::write(directory.path().join("large"), &text).unwrap();
+        let (mut read, mut args) = (String::new(), whole("large"));
+        loop {
+            let output = run(&args, &context).unwrap();
+            assert!(serde_json::to_string(&output).unwrap().len() <= 32 * 1024);
+            assert_eq!(output.size, text.len());
+            read += &output.content;
+            let Some(next) = output.page.unwrap().next else { break };
+            args.offset = Some(next as u64);
+        }
+        assert_eq!(read, text);
+        fs::write(directory.path().join("line"), "\u{e9}".repeat(100_000)).unwrap();
+        let output = run(&whole("line"), &context).unwrap();
+        let page = output.page.unwrap();
+        assert_eq!((page.truncated_lines, page.next), (Some(1), None));
+        assert_eq!(output.content.len(), PAGE_BYTES);
     }
 
     #[test]

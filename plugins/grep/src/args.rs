@@ -1,51 +1,59 @@
 //! The arguments of the tools, and their conversion to search settings and queries.
 
+use std::ops::Not;
+
 use cofferdam_sdk::scan::{self, Query};
 use cofferdam_sdk::{ToolError, WorkspacePath};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::search::{Collect, Settings};
+use crate::search::{Collect, Limit, Settings};
 
 /// The default maximum number of matches of `search_text`.
 const DEFAULT_LIMIT: usize = 100;
 
 /// The arguments of `grep`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrepArgs {
     /// The regular expression to search for.
     pub pattern: String,
     /// The file or directory to search.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// A file type, as ripgrep names it.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub file_type: Option<String>,
     /// A glob for the files to search, or with a leading `!` for those to exclude.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub glob: Option<String>,
     /// What to return for each match.
     #[serde(default)]
     pub output_mode: OutputMode,
     /// Whether case is ignored.
-    #[serde(rename = "-i", default)]
+    #[serde(rename = "-i", default, skip_serializing_if = "Not::not")]
     pub ignore_case: bool,
     /// The number of lines to show after each match.
-    #[serde(rename = "-A")]
+    #[serde(rename = "-A", skip_serializing_if = "Option::is_none")]
     pub after: Option<usize>,
     /// The number of lines to show before each match.
-    #[serde(rename = "-B")]
+    #[serde(rename = "-B", skip_serializing_if = "Option::is_none")]
     pub before: Option<usize>,
     /// The number of lines to show before and after each match.
-    #[serde(rename = "-C")]
+    #[serde(rename = "-C", skip_serializing_if = "Option::is_none")]
     pub context: Option<usize>,
     /// Whether a match can span lines.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub multiline: bool,
+    /// The number of results to leave out at the start.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offset: usize,
     /// The maximum number of results.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub head_limit: Option<usize>,
 }
 
 /// The output mode of `grep`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputMode {
     /// The lines that match.
@@ -58,15 +66,28 @@ pub enum OutputMode {
 }
 
 /// The arguments of `search_text`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchTextArgs {
     /// The file or directory to search.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The regular expression to search for.
+    /// The text to search for.
     pub query: String,
+    /// Whether the query is a regular expression.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub regex: bool,
+    /// The number of matches to leave out at the start.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offset: usize,
     /// The maximum number of matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl GrepArgs {
@@ -90,11 +111,12 @@ impl GrepArgs {
             OutputMode::Count => Collect::Counts,
         };
         Ok(Settings {
-            pattern: &self.pattern,
+            pattern: self.pattern.as_str().into(),
             ignore_case: self.ignore_case,
             multiline: self.multiline,
             collect,
-            limit: self.head_limit,
+            offset: self.offset,
+            limit: self.head_limit.map_or(Limit::Page(usize::MAX), Limit::Entries),
         })
     }
 
@@ -125,15 +147,29 @@ fn anchored(glob: &str) -> String {
 }
 
 impl SearchTextArgs {
-    /// The settings of the search.
+    /// The settings of the search. As for grep, each line of a literal query is a text to search
+    /// for.
     pub fn settings(&self) -> Settings<'_> {
+        let pattern = if self.regex {
+            self.query.as_str().into()
+        } else {
+            let lines: Vec<String> = self.query.lines().map(regex_syntax::escape).collect();
+            lines.join("|").into()
+        };
         Settings {
-            pattern: &self.query,
+            pattern,
             ignore_case: false,
             multiline: false,
             collect: Collect::Lines { before: 0, after: 0 },
-            limit: Some(self.limit.unwrap_or(DEFAULT_LIMIT)),
+            offset: self.offset,
+            limit: self.limit.map_or(Limit::Page(DEFAULT_LIMIT), Limit::Entries),
         }
+    }
+
+    /// The arguments with the query as a regular expression, if that means something else.
+    pub fn as_regex(&self) -> Option<Self> {
+        let differs = !self.regex && regex_syntax::escape(&self.query) != self.query;
+        differs.then(|| Self { regex: true, ..self.clone() })
     }
 }
 
@@ -275,11 +311,12 @@ mod tests {
 
     #[test]
     fn search_text_has_a_limit_of_its_own() {
-        for (args, limit) in
-            [(json!({"query": "x"}), 100), (json!({"query": "x", "limit": 50}), 50)]
-        {
+        for (args, limit) in [
+            (json!({"query": "x"}), Limit::Page(100)),
+            (json!({"query": "x", "limit": 50}), Limit::Entries(50)),
+        ] {
             let args: SearchTextArgs = serde_json::from_value(args).unwrap();
-            assert_eq!(args.settings().limit, Some(limit));
+            assert_eq!(args.settings().limit, limit);
         }
     }
 }

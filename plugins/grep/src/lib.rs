@@ -29,13 +29,19 @@ impl Grep {
         let search = Search::new(&args.settings()?, deadline(context))?;
         let path = args.path.as_deref().unwrap_or(".");
         let found = run(search, &args.files(&context.resolve(path)?), path, context)?;
-        GrepAnswer::new(&args, found)
+        Ok(GrepAnswer::new(&args, found))
     }
 
     fn search_text(args: SearchTextArgs, context: &Context) -> Result<SearchTextAnswer, ToolError> {
-        let search = Search::new(&args.settings(), deadline(context))?;
         let path = args.path.as_deref().unwrap_or(".");
-        run(search, &scan::query(&context.resolve(path)?), path, context).map(Into::into)
+        let query = scan::query(&context.resolve(path)?);
+        let search = Search::new(&args.settings(), deadline(context))?;
+        let found = run(search, &query, path, context)?;
+        // What is wrong with the query as a regular expression is of no interest here.
+        let other = args.as_regex().filter(|_| found.total_matches == 0);
+        let other = other.and_then(|args| Search::new(&args.settings(), deadline(context)).ok());
+        let other = other.and_then(|search| run(search, &query, path, context).ok());
+        Ok(SearchTextAnswer::new(&args, found, other.as_ref()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Searches files one after the other, each as a whole.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use cofferdam_sdk::ToolError;
@@ -13,20 +14,33 @@ use crate::text::{line_end, line_start, shown};
 /// The maximum number of files or lines in a result, with context lines.
 pub const MAX_ENTRIES: usize = 10_000;
 
+/// The maximum size of the entries of a result whose caller gave no limit, as JSON, in bytes.
+const PAGE_BYTES: usize = 28 * 1024;
+
 /// The settings of a search.
 #[derive(Debug)]
 pub struct Settings<'a> {
     /// The regular expression to search for.
-    pub pattern: &'a str,
+    pub pattern: Cow<'a, str>,
     /// Whether case is ignored.
     pub ignore_case: bool,
     /// Whether a match can span lines.
     pub multiline: bool,
     /// The results to collect.
     pub collect: Collect,
-    /// The maximum number of files (or of lines, when lines are collected); the search ends when it
-    /// is exceeded. `None`: more than [`MAX_ENTRIES`] are an error.
-    pub limit: Option<usize>,
+    /// The number of files (or of matches, when lines are collected) to leave out at the start.
+    pub offset: usize,
+    /// The maximum number of files or matches.
+    pub limit: Limit,
+}
+
+/// The maximum size of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// What the caller asked for; the search ends when it is exceeded.
+    Entries(usize),
+    /// At most this many, and [`PAGE_BYTES`]; the search goes on to count all matches.
+    Page(usize),
 }
 
 /// The results that a search collects.
@@ -48,18 +62,24 @@ pub enum Collect {
 /// The results of a search, in the order of the files.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The files that match. With [`Collect::Files`], counting ends at 1.
+    /// The listed files that match. With [`Collect::Files`], counting ends at 1.
     pub files: Vec<FileCount>,
     /// The matches, with [`Collect::Lines`].
     pub lines: Vec<Match>,
     /// Whether the limit was exceeded, so that some are left out.
     pub truncated: bool,
+    /// The number of files that match, listed or not, as far as the search went.
+    pub total_files: usize,
+    /// The number of matches in them; with [`Collect::Files`], of files.
+    pub total_matches: usize,
     /// The number of files searched.
     pub searched: usize,
     /// The number of binary files that were skipped although they seemed to match.
     pub binary: usize,
     /// The number of collected lines, with context lines.
     kept: usize,
+    /// The size of what was collected, as JSON, in bytes.
+    bytes: usize,
 }
 
 /// A file with its number of matches.
@@ -101,7 +121,8 @@ pub struct ContextLine {
 pub struct Search {
     pattern: Pattern,
     collect: Collect,
-    limit: Option<usize>,
+    offset: usize,
+    limit: Limit,
     deadline: Deadline,
     timed_out: bool,
     found: Found,
@@ -113,9 +134,10 @@ impl Search {
     /// # Errors
     /// `InvalidRegex`, with the position.
     pub fn new(settings: &Settings<'_>, deadline: Deadline) -> Result<Self, ToolError> {
-        let Settings { pattern, ignore_case, multiline, collect, limit } = *settings;
+        let Settings { ref pattern, ignore_case, multiline, collect, offset, limit } = *settings;
         let pattern = Pattern::compile(pattern, ignore_case, multiline)?;
-        Ok(Self { pattern, collect, limit, deadline, timed_out: false, found: Found::default() })
+        let found = Found::default();
+        Ok(Self { pattern, collect, offset, limit, deadline, timed_out: false, found })
     }
 
     /// Searches one file; returns whether to continue. `path` is called only if the file matches.
@@ -141,18 +163,22 @@ impl Search {
             Collect::Counts => self.keep_count(path, blocks.count()),
             Collect::Lines { before, after } => self.keep_lines(path, contents, before, after),
         }
-        !self.found.truncated
+        !self.found.truncated || matches!(self.limit, Limit::Page(_))
     }
 
     fn keep_count(&mut self, path: impl Fn() -> String, matches: usize) {
         if matches == 0 {
             return;
         }
-        if self.found.files.len() >= self.limit.unwrap_or(MAX_ENTRIES) {
-            self.found.truncated = true;
+        self.found.total_files += 1;
+        self.found.total_matches += matches;
+        if self.found.total_files <= self.offset || self.found.truncated {
             return;
         }
-        self.found.files.push(FileCount { file: path(), matches });
+        let file = FileCount { file: path(), matches };
+        if self.found.has_room(self.limit, self.found.files.len(), 1, &file) {
+            self.found.files.push(file);
+        }
     }
 
     /// Collects the matches of one file, with the context lines that were not collected yet.
@@ -164,13 +190,17 @@ impl Search {
         after: usize,
     ) {
         let found = &mut self.found;
-        let limit = self.limit.unwrap_or(MAX_ENTRIES);
         let earlier = found.lines.len();
         let mut file = None;
         let mut numbers = LineNumbers { contents, line: 1, counted: 0 };
         let mut kept_to = 0;
+        let mut counted = 0;
         let mut blocks = Blocks::new(&self.pattern, contents).peekable();
         while let Some(Block { lines, focus }) = blocks.next() {
+            counted += 1;
+            if found.total_matches + counted <= self.offset || found.truncated {
+                continue;
+            }
             let next = blocks.peek().map_or(contents.len(), |next| next.lines.start);
             let before = numbers.show(last_lines(contents, kept_to..lines.start, before));
             let line = numbers.at(lines.start);
@@ -178,46 +208,29 @@ impl Search {
             kept_to = after.end;
             let after = numbers.show(after);
             let size = 1 + before.len() + after.len();
-            if found.lines.len() >= limit || found.kept + size > MAX_ENTRIES {
-                found.truncated = true;
+            let file = file.get_or_insert_with(&path).clone();
+            let text = shown(&contents[lines], focus);
+            let entry = Match { file, line, text, before, after };
+            if found.has_room(self.limit, found.lines.len(), size, &entry) {
+                found.lines.push(entry);
+            } else if matches!(self.limit, Limit::Entries(_)) {
                 break;
             }
-            found.kept += size;
-            found.lines.push(Match {
-                file: file.get_or_insert_with(&path).clone(),
-                line,
-                text: shown(&contents[lines], focus),
-                before,
-                after,
-            });
         }
-        if let Some(file) = file {
-            found.files.push(FileCount { file, matches: found.lines.len() - earlier });
+        found.total_matches += counted;
+        found.total_files += usize::from(counted > 0);
+        let listed = found.lines.len() - earlier;
+        if let Some(file) = file.filter(|_| listed > 0) {
+            found.files.push(FileCount { file, matches: listed });
         }
     }
 
     /// Ends the search and returns its results.
     ///
     /// # Errors
-    /// `TimeoutError`; `TooManyMatches` if there is no limit and too many results.
+    /// `TimeoutError`.
     pub fn finish(self) -> Result<Found, ToolError> {
-        if self.timed_out {
-            return Err(self.timeout());
-        }
-        if self.found.truncated && self.limit.is_none() {
-            let what = match self.collect {
-                Collect::Files | Collect::Counts => "files match",
-                Collect::Lines { .. } => "lines to show",
-            };
-            return Err(ToolError::limit(
-                "TooManyMatches",
-                format!(
-                    "more than {MAX_ENTRIES} {what}. Narrow the search with a more specific \
-                     pattern, `path`, `type` or `glob`, or set `head_limit`"
-                ),
-            ));
-        }
-        Ok(self.found)
+        if self.timed_out { Err(self.timeout()) } else { Ok(self.found) }
     }
 
     fn timeout(&self) -> ToolError {
@@ -230,6 +243,35 @@ impl Search {
                 self.found.searched
             ),
         )
+    }
+}
+
+impl Found {
+    /// Counts an entry of `lines` lines after `listed` other entries, if the limit allows it;
+    /// otherwise sets `truncated`.
+    fn has_room(
+        &mut self,
+        limit: Limit,
+        listed: usize,
+        lines: usize,
+        entry: &impl Serialize,
+    ) -> bool {
+        let (Limit::Entries(most) | Limit::Page(most)) = limit;
+        let bytes = match limit {
+            Limit::Entries(_) => 0,
+            Limit::Page(_) => serde_json::to_string(entry).map_or(0, |json| json.len() + 1),
+        };
+        // One entry is always listed: a line has at most 2,000 bytes, but context may be long.
+        let fits = listed < most
+            && (listed == 0 || self.bytes + bytes <= PAGE_BYTES)
+            && self.kept + lines <= MAX_ENTRIES;
+        if fits {
+            self.kept += lines;
+            self.bytes += bytes;
+        } else {
+            self.truncated = true;
+        }
+        fits
     }
 }
 

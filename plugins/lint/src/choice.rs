@@ -1,10 +1,8 @@
-//! Chooses the linters to run.
+//! Chooses the linters to run: the one that the agent names; or else the one that the project
+//! configures; or else those that the operator chose.
 //!
-//! The operator's choice has precedence over the agent's: a framework that an agent names means its
-//! languages, and the operator's linters for these run. So the operator can replace linters without
-//! changing agents. The framework itself runs if the operator chose it, or chose nothing. This
-//! holds only for the [`FRAMEWORKS`]: another name means that linter itself, and if the operator
-//! chose others, the error says how to choose it.
+//! One that is named or configured may be missing here. The operator's linters stand in for it then,
+//! and a note says so. This holds for the [`FRAMEWORKS`] only: another name means that linter itself.
 
 use std::collections::BTreeSet;
 
@@ -37,6 +35,10 @@ pub struct Job {
 pub struct Choice {
     /// The linters to run, in the operator's order.
     pub jobs: Vec<Job>,
+    /// The operator's linters that run where another one can't.
+    pub stand_ins: Vec<StandIn>,
+    /// Which linters stood in for others, and why.
+    pub notes: Vec<String>,
     /// Languages for which no linter was chosen.
     pub unchecked: Vec<Language>,
     /// Linters that the operator chose for languages that they do not support, with the reason why
@@ -44,16 +46,29 @@ pub struct Choice {
     pub unfit: Vec<(String, Error)>,
 }
 
+/// The operator's linters for one that the agent named or the project configures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandIn {
+    /// The linter that may be unable to run.
+    pub linter: String,
+    /// The configuration file of the project; empty: the agent named the linter.
+    pub configured: String,
+    /// Those that run in its place.
+    pub jobs: Vec<Job>,
+}
+
+/// A linter that a project configures for a language, and its configuration file.
+pub type Configured<'a> = &'a dyn Fn(Language) -> Option<(&'static str, String)>;
+
 /// Chooses the linters for languages.
 ///
 /// # Errors
-/// `UnknownFramework`; `NothingToLint` if the framework supports none of the languages;
-/// `LinterNotChosen` if the operator chose other linters than the framework and it is not one of
-/// [`FRAMEWORKS`].
+/// `UnknownFramework`; `NothingToLint` if the framework supports none of the languages.
 pub fn choose(
     framework: Option<&str>,
     present: &BTreeSet<Language>,
     available: &[Backend],
+    configured: Configured,
 ) -> Result<Choice, ToolError> {
     let languages = match framework {
         Some(framework) => present.intersection(&meant(framework, available)?).copied().collect(),
@@ -68,18 +83,11 @@ pub fn choose(
     }
     let mut choice = Choice::default();
     for language in languages {
-        let (linters, unfit) = linters(framework, language, available);
-        if linters.is_empty() && unfit.is_empty() {
-            choice.unchecked.push(language);
-        }
-        linters.into_iter().for_each(|linter| choice.add(linter, language));
-        choice.unfit.extend(unfit);
-    }
-    if let Some(framework) = framework.filter(|name| !stands_for_others(name))
-        && !choice.jobs.is_empty()
-        && !choice.jobs.iter().any(|job| job.linter == framework)
-    {
-        return Err(not_chosen(framework, &choice));
+        let wanted = match framework {
+            Some(framework) => Some((framework, String::new())),
+            None => configured(language),
+        };
+        choice.add_language(language, wanted, available);
     }
     let rank = |job: &Job| available.iter().position(|backend| backend.name == job.linter);
     choice.jobs.sort_by_key(rank);
@@ -87,17 +95,96 @@ pub fn choose(
 }
 
 impl Choice {
-    fn add(&mut self, linter: &Backend, language: Language) {
-        match self.jobs.iter_mut().find(|job| job.linter == linter.name) {
-            Some(job) => {
-                job.languages.insert(language);
+    /// Adds the linters for a language: the `wanted` one, with its configuration file, or those that
+    /// the operator chose.
+    fn add_language(
+        &mut self,
+        language: Language,
+        wanted: Option<(&str, String)>,
+        available: &[Backend],
+    ) {
+        let (chosen, unfit) = chosen(language, available);
+        let is_chosen = |name: &str| chosen.iter().any(|backend| backend.name == name);
+        let found = wanted.as_ref().and_then(|(name, _)| provider(name, language, available));
+        match (&wanted, found) {
+            // The operator's choice includes what the project configures.
+            (Some((_, file)), Some(found)) if !file.is_empty() && is_chosen(&found.name) => {}
+            (Some((name, file)), Some(found)) => {
+                if !chosen.is_empty()
+                    && !is_chosen(&found.name)
+                    && (stands_for_others(name) || !file.is_empty())
+                {
+                    self.add_stand_in(found, file, language, &chosen);
+                }
+                add(&mut self.jobs, found, language);
+                return;
             }
-            None => self.jobs.push(Job {
-                linter: linter.name.clone(),
-                languages: [language].into(),
-                own: known(&linter.languages),
-            }),
+            (Some((name, file)), None) if !chosen.is_empty() => {
+                let names: Vec<&str> = chosen.iter().map(|backend| backend.name.as_str()).collect();
+                let why = why_wanted(name, file);
+                self.notes.push(format!(
+                    "{why}, but there is no such linter for {} here: {} stood in for it",
+                    language.name(),
+                    names.join(", ")
+                ));
+            }
+            _ => {}
         }
+        if chosen.is_empty() && unfit.is_empty() {
+            self.unchecked.push(language);
+        }
+        chosen.into_iter().for_each(|linter| add(&mut self.jobs, linter, language));
+        self.unfit.extend(unfit);
+    }
+
+    fn add_stand_in(
+        &mut self,
+        found: &Backend,
+        file: &str,
+        language: Language,
+        chosen: &[&Backend],
+    ) {
+        let of = |known: &StandIn| known.linter == found.name;
+        let at = self.stand_ins.iter().position(of).unwrap_or_else(|| {
+            let linter = found.name.clone();
+            self.stand_ins.push(StandIn { linter, configured: file.to_owned(), jobs: Vec::new() });
+            self.stand_ins.len() - 1
+        });
+        chosen.iter().for_each(|linter| add(&mut self.stand_ins[at].jobs, linter, language));
+    }
+}
+
+fn add(jobs: &mut Vec<Job>, linter: &Backend, language: Language) {
+    match jobs.iter_mut().find(|job| job.linter == linter.name) {
+        Some(job) => {
+            job.languages.insert(language);
+        }
+        None => jobs.push(Job {
+            linter: linter.name.clone(),
+            languages: [language].into(),
+            own: known(&linter.languages),
+        }),
+    }
+}
+
+/// The backend for a linter's name; one that runs the native program has a name of its own. One that
+/// the operator chose has precedence.
+fn provider<'a>(name: &str, language: Language, available: &'a [Backend]) -> Option<&'a Backend> {
+    let native = format!("native-{name}");
+    let named = |name: &str| {
+        available.iter().find(|backend| backend.name == name && is_for(backend, language))
+    };
+    let is_chosen = |backend: &&Backend| backend.chosen_for.iter().any(|it| it == language.name());
+    let both = [named(name), named(&native)];
+    both.into_iter().flatten().find(is_chosen).or(both.into_iter().flatten().next())
+}
+
+/// Why a linter was to run.
+pub fn why_wanted(name: &str, file: &str) -> String {
+    if file.is_empty() {
+        format!("'{name}' was named")
+    } else {
+        format!("{file} configures '{name}'")
     }
 }
 
@@ -134,23 +221,6 @@ fn unfit_for(language: Language, chosen: &Backend, available: &[Backend]) -> Err
     ))
 }
 
-fn not_chosen(framework: &str, choice: &Choice) -> ToolError {
-    let jobs = choice.jobs.iter();
-    let others: Vec<String> = jobs.map(|job| format!("'{}'", job.linter)).collect();
-    let languages = choice.jobs.iter().flat_map(|job| &job.languages);
-    let language = languages.map(|language| language.name()).next().unwrap_or("LANGUAGE");
-    ToolError::unavailable(
-        "LinterNotChosen",
-        format!(
-            "the operator chose other linters than '{framework}' for what is to be linted: {}; \
-             without 'framework' those run, and '{framework}' as well once the settings say \
-             [linters] {language} = [{}, '{framework}']",
-            others.join(", "),
-            others.join(", "),
-        ),
-    )
-}
-
 /// The languages that a framework means.
 fn meant(framework: &str, available: &[Backend]) -> Result<BTreeSet<Language>, ToolError> {
     let there = || available.iter().filter(|backend| !backend.languages.is_empty());
@@ -168,25 +238,6 @@ fn meant(framework: &str, available: &[Backend]) -> Result<BTreeSet<Language>, T
         "UnknownFramework",
         format!("unknown framework '{framework}'; there are {}", names.join(", ")),
     ))
-}
-
-/// The linters for one language, in the operator's order, and those that do not support it, with
-/// the reason.
-fn linters<'a>(
-    framework: Option<&str>,
-    language: Language,
-    available: &'a [Backend],
-) -> (Vec<&'a Backend>, Vec<(String, Error)>) {
-    let is_framework = |backend: &&Backend| Some(backend.name.as_str()) == framework;
-    let (chosen, unfit) = chosen(language, available);
-    if let Some(framework) = chosen.iter().copied().find(is_framework) {
-        return (vec![framework], Vec::new());
-    }
-    if !chosen.is_empty() || !unfit.is_empty() {
-        return (chosen, unfit);
-    }
-    let own = available.iter().filter(|backend| is_framework(backend) && is_for(backend, language));
-    (own.collect(), Vec::new())
 }
 
 fn known(names: &[String]) -> BTreeSet<Language> {
@@ -210,6 +261,15 @@ mod tests {
         [Go, JavaScript, TypeScript, Python, Rust].into()
     }
 
+    /// Chooses for a project without a configuration.
+    fn choose(
+        framework: Option<&str>,
+        present: &BTreeSet<Language>,
+        available: &[Backend],
+    ) -> Result<Choice, ToolError> {
+        super::choose(framework, present, available, &|_| None)
+    }
+
     /// The chosen linters with their languages, and the languages without one.
     fn shown(choice: &Choice) -> (Vec<(&str, Vec<Language>)>, Vec<Language>) {
         let jobs = choice
@@ -220,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators_choice_has_precedence() {
+    fn a_named_linter_runs_and_otherwise_those_that_the_operator_chose() {
         let script = ["javascript", "typescript"];
         let default = [
             backend("ruff", &["python"], &["python"]),
@@ -242,18 +302,13 @@ mod tests {
                 vec![("ruff", vec![Python]), ("deno_lint", both.clone())],
                 vec![Go, Rust],
             ),
-            (Some("pylint"), &default, vec![("ruff", vec![Python])], vec![]),
+            (Some("pylint"), &default, vec![("pylint", vec![Python])], vec![]),
             (Some("eslint"), &default, vec![("deno_lint", both.clone())], vec![]),
             (Some("golangci-lint"), &default, vec![("golangci-lint", vec![Go])], vec![]),
             (Some("ruff"), &default, vec![("ruff", vec![Python])], vec![]),
             (Some("pylint"), &swapped, vec![("pylint", vec![Python])], vec![]),
             (Some("mypy"), &swapped, vec![("mypy", vec![Python])], vec![]),
-            (
-                Some("eslint"),
-                &swapped,
-                vec![("eslint", vec![TypeScript]), ("deno_lint", vec![JavaScript])],
-                vec![],
-            ),
+            (Some("eslint"), &swapped, vec![("eslint", vec![JavaScript, TypeScript])], vec![]),
             (Some("golangci-lint"), &swapped, vec![], vec![Go]),
             (
                 None,
@@ -298,28 +353,77 @@ mod tests {
         };
         assert_eq!(said(&choice), [wanted("mipy"), wanted("deno_lint")]);
         available.remove(1);
-        for framework in [None, Some("pylint")] {
-            let choice = choose(framework, &[Python].into(), &available).unwrap();
-            assert!(choice.jobs.is_empty() && choice.unfit.len() == 2, "{choice:?}");
-        }
+        let choice = choose(None, &[Python].into(), &available).unwrap();
+        assert!(choice.jobs.is_empty() && choice.unfit.len() == 2, "{choice:?}");
+        let choice = choose(Some("pylint"), &[Python].into(), &available).unwrap();
+        assert_eq!(shown(&choice).0, [("pylint", vec![Python])]);
         let error = choose(Some("mipy"), &all(), &available).unwrap_err().to_string();
         assert!(error.starts_with("UnknownFramework") && !error.contains("mipy,"), "{error}");
     }
 
     #[test]
-    fn a_named_linter_is_not_replaced() {
-        let mut available =
-            vec![backend("ruff", &["python"], &["python"]), backend("mypy", &["python"], &[])];
-        let error = choose(Some("mypy"), &all(), &available).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "LinterNotChosen: the operator chose other linters than 'mypy' for what is to be \
-             linted: 'ruff'; without 'framework' those run, and 'mypy' as well once the settings \
-             say [linters] python = ['ruff', 'mypy']"
-        );
-        available[0].chosen_for.clear();
+    fn the_operators_linters_stand_in_for_frameworks_only() {
+        let available = vec![
+            backend("ruff", &["python"], &["python"]),
+            backend("deno_lint", &["javascript", "typescript"], &["javascript", "typescript"]),
+            backend("mypy", &["python"], &[]),
+            backend("pylint", &["python"], &[]),
+        ];
         let choice = choose(Some("mypy"), &all(), &available).unwrap();
         assert_eq!(shown(&choice).0, [("mypy", vec![Python])]);
+        assert!(choice.stand_ins.is_empty());
+        let choice = choose(Some("pylint"), &all(), &available).unwrap();
+        assert_eq!(shown(&choice).0, [("pylint", vec![Python])]);
+        let [stand_in] = choice.stand_ins.as_slice() else { unreachable!("{choice:?}") };
+        assert_eq!(
+            (stand_in.linter.as_str(), stand_in.jobs[0].linter.as_str()),
+            ("pylint", "ruff")
+        );
+        let choice = choose(Some("eslint"), &[JavaScript].into(), &available).unwrap();
+        assert_eq!(shown(&choice).0, [("deno_lint", vec![JavaScript])]);
+        assert_eq!(
+            choice.notes,
+            [
+                "'eslint' was named, but there is no such linter for javascript here: deno_lint stood \
+              in for it"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_projects_configuration_picks_the_linter() {
+        let script = ["javascript", "typescript"];
+        let mut available = vec![
+            backend("ruff", &["python"], &["python"]),
+            backend("deno_lint", &script, &script),
+            backend("native-eslint", &script, &[]),
+        ];
+        let configured = |language: Language| match language {
+            JavaScript | TypeScript => Some(("eslint", "eslint.config.js".to_owned())),
+            Python => Some(("pylint", ".pylintrc".to_owned())),
+            _ => None,
+        };
+        let present = [JavaScript, TypeScript, Python].into();
+        let choose =
+            |available: &[Backend]| super::choose(None, &present, available, &configured).unwrap();
+        let choice = choose(&available);
+        let both = vec![JavaScript, TypeScript];
+        assert_eq!(shown(&choice).0, [("ruff", vec![Python]), ("native-eslint", both.clone())]);
+        assert_eq!(
+            choice.notes,
+            [".pylintrc configures 'pylint', but there is no such linter for python here: ruff \
+              stood in for it"]
+        );
+        assert_eq!(choice.stand_ins[0].configured, "eslint.config.js");
+        assert_eq!(choice.stand_ins[0].jobs[0].languages, both.iter().copied().collect());
+        // If the operator chose it, all chosen ones run.
+        available[2].chosen_for = script.map(str::to_owned).into();
+        let choice = choose(&available);
+        assert_eq!(
+            shown(&choice).0,
+            [("ruff", vec![Python]), ("deno_lint", both.clone()), ("native-eslint", both)]
+        );
+        assert!(choice.stand_ins.is_empty());
     }
 
     #[test]

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::available::linters::Backend;
 use cofferdam_sdk::backend::linting::{Finding, Report, Request, Severity};
+use cofferdam_sdk::backend::{Error, left_out};
 use cofferdam_sdk::scan::{Query, query};
 use cofferdam_sdk::{Context, ErrorKind, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,12 @@ const DEFAULT_PACKAGE: &str = "nomarr";
 
 const MYPY: &str = "mypy";
 const IMPORT_LINTER: &str = "import-linter";
+
+/// The maximum size of the sections of a result, as JSON, in bytes.
+const PAGE_BYTES: usize = 28 * 1024;
+
+/// The maximum numbers of occurrences of a code that are tried until a result fits.
+const MAX_OCCURRENCES: [usize; 8] = [500, 200, 100, 50, 20, 10, 5, 1];
 
 /// The name used in messages if no style linter is installed.
 const DEFAULT_STYLE_LINTER: &str = "ruff";
@@ -57,6 +63,9 @@ pub struct Output {
     pub import_linter: Option<Section>,
     /// The totals of all sections.
     pub summary: Summary,
+    /// What was left out, and the call for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
 }
 
 /// Findings grouped by code.
@@ -71,6 +80,31 @@ pub struct Group {
     pub fix_available: bool,
     /// The places of the findings.
     pub occurrences: Vec<Occurrence>,
+    /// The number of findings, if not all are listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<usize>,
+}
+
+impl Group {
+    fn total(&self) -> usize {
+        self.total.unwrap_or(self.occurrences.len())
+    }
+
+    /// Lists at most `most` occurrences, of as many files as possible.
+    fn limit(&mut self, most: usize) {
+        if self.occurrences.len() <= most {
+            return;
+        }
+        self.total = Some(self.total());
+        let mut earlier: BTreeMap<String, usize> = BTreeMap::new();
+        self.occurrences.sort_by_cached_key(|occurrence| {
+            let nth = earlier.entry(occurrence.file.clone()).or_default();
+            *nth += 1;
+            *nth
+        });
+        self.occurrences.truncate(most);
+        self.occurrences.sort_unstable();
+    }
 }
 
 /// The place of a finding.
@@ -247,23 +281,50 @@ fn answer(
         }
         section
     };
-    let ruff = section(&|name| name != MYPY && name != IMPORT_LINTER);
-    let mypy = section(&|name| name == MYPY);
-    let import_linter = check_all.then(|| section(&|name| name == IMPORT_LINTER));
+    let mut ruff = section(&|name| name != MYPY && name != IMPORT_LINTER);
+    let mut mypy = section(&|name| name == MYPY);
+    let mut import_linter = check_all.then(|| section(&|name| name == IMPORT_LINTER));
     let total_errors = [&ruff, &mypy]
         .into_iter()
         .chain(&import_linter)
         .flat_map(BTreeMap::values)
-        .map(|group| group.occurrences.len())
+        .map(Group::total)
         .sum();
     let files_checked =
         reports.iter().map(|(_, report)| report.files_checked).max().unwrap_or_default();
+    let sections = [&mut ruff, &mut mypy].into_iter().chain(&mut import_linter);
+    let left_out = limit(sections.collect(), total_errors);
     Output {
         ruff,
         mypy,
         import_linter,
+        left_out,
         summary: Summary { total_errors, clean: total_errors == 0, files_checked },
     }
+}
+
+/// Limits the occurrences until the sections fit in a result. Returns a text about those left out.
+fn limit(mut sections: Vec<&mut Section>, total: usize) -> Option<String> {
+    let size = |sections: &[&mut Section]| {
+        serde_json::to_string(sections).map_or(usize::MAX, |json| json.len())
+    };
+    for most in MAX_OCCURRENCES {
+        if size(&sections) <= PAGE_BYTES {
+            break;
+        }
+        sections.iter_mut().flat_map(|section| section.values_mut()).for_each(|group| {
+            group.limit(most);
+        });
+    }
+    let groups = || sections.iter().flat_map(|section| section.values());
+    let listed: usize = groups().map(|group| group.occurrences.len()).sum();
+    let largest = groups().max_by_key(|group| group.total())?.occurrences.first()?;
+    (listed < total).then(|| {
+        format!(
+            "{listed} of {total} occurrences are listed; those of fewer files: lint_backend {}",
+            serde_json::json!({"path": largest.file, "check_all": true})
+        )
+    })
 }
 
 /// The group for linters without a report: one occurrence each at the path to check, so that the
@@ -278,22 +339,31 @@ fn not_checked(path: &WorkspacePath, failures: &[&(String, Error)]) -> Group {
             .iter()
             .map(|_| Occurrence { file: file.to_owned(), line: 0 })
             .collect(),
+        total: None,
     }
 }
 
 fn group<'a>(findings: impl Iterator<Item = &'a Finding>) -> Section {
     let mut section = Section::new();
+    let mut more: BTreeMap<&str, usize> = BTreeMap::new();
     for finding in findings {
+        if let Some(count) = left_out(finding) {
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            *more.entry(finding.code.as_str()).or_default() += count;
+            continue;
+        }
         let group = section.entry(finding.code.clone()).or_insert_with(|| Group {
             description: description(&finding.message),
             fix_available: false,
             occurrences: Vec::new(),
+            total: None,
         });
         group.fix_available |= finding.fix.is_some();
         group.occurrences.push(Occurrence { file: finding.path.clone(), line: finding.line });
     }
-    for group in section.values_mut() {
+    for (code, group) in &mut section {
         group.occurrences.sort_unstable();
+        group.total = more.get(code.as_str()).map(|more| more + group.occurrences.len());
     }
     section
 }
@@ -542,5 +612,28 @@ mod tests {
     #[test]
     fn the_examples_of_the_schema_are_arguments() {
         takes_examples::<Args>(&parsed(INPUT));
+    }
+
+    #[test]
+    fn many_findings_are_limited_and_counted() {
+        let mut fake = Fake::new(&[("a.py", ""), ("b.py", "")]);
+        fake.linters =
+            vec![backend("ruff", &["python"], &["python"]), backend("mypy", &["python"], &[])];
+        let mut bounded = cofferdam_sdk::backend::BoundedFindings::default();
+        for line in 1..=200_000 {
+            bounded.add(finding("a.py", line, 1, "E501", "line too long"));
+        }
+        bounded.add(finding("b.py", 7, 1, "E501", "line too long"));
+        fake.answers.insert("ruff", Ok(report(bounded.finish(), None)));
+        fake.answers.insert("mypy", Ok(report(vec![], Some(0))));
+        let answer = lint(&fake, json!({"check_all": true})).unwrap();
+        assert!(answer.to_string().len() <= 32 * 1024);
+        assert_eq!(answer["summary"]["total_errors"], 200_001);
+        let group = &answer["ruff"]["E501"];
+        assert_eq!(group["total"], 200_001);
+        let listed = group["occurrences"].as_array().unwrap();
+        assert!(listed.contains(&json!({"file": "b.py", "line": 7})));
+        let left_out = answer["left_out"].as_str().unwrap();
+        assert!(left_out.starts_with(&format!("{} of 200001 occ", listed.len())), "{left_out}");
     }
 }

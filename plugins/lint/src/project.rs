@@ -39,6 +39,61 @@ fn marks(language: Language) -> Marks {
     }
 }
 
+/// Files that configure a linter, each with the text that makes it one; empty: any.
+const PYLINT_FILES: [(&str, &str); 4] = [
+    (".pylintrc", ""),
+    ("pylintrc", ""),
+    ("pyproject.toml", "[tool.pylint"),
+    ("setup.cfg", "[pylint"),
+];
+
+const ESLINTRC_FILES: [&str; 4] = [".eslintrc.cjs", ".eslintrc.yaml", ".eslintrc.yml", ".eslintrc"];
+
+/// The maximum number of directories in which configurations are looked for.
+const MAX_DIRECTORIES: usize = 500;
+
+/// The linter that the project configures for a language, and its configuration file: in the
+/// workspace, or above any of the files to lint.
+pub fn configured(
+    language: Language,
+    targets: &[Target],
+    context: &Context,
+) -> Option<(&'static str, String)> {
+    let (linter, files): (_, Vec<(&str, &str)>) = match language {
+        Language::JavaScript | Language::TypeScript => {
+            let files = marks(language).names.iter().chain(&ESLINTRC_FILES);
+            ("eslint", files.map(|name| (*name, "")).collect())
+        }
+        Language::Python => ("pylint", PYLINT_FILES.to_vec()),
+        Language::Go | Language::Rust => return None,
+    };
+    let mut directories = BTreeSet::from([""]);
+    for file in targets.iter().flat_map(Target::files) {
+        if directories.len() >= MAX_DIRECTORIES {
+            break;
+        }
+        if Language::of(file) == Some(language) {
+            directories.extend(file.match_indices('/').map(|(end, _)| &file[..end]));
+        }
+    }
+    let found = directories.iter().find_map(|directory| {
+        let path = |name: &str| {
+            if directory.is_empty() { String::from(name) } else { format!("{directory}/{name}") }
+        };
+        let mut paths = files.iter().map(|(name, text)| (path(name), *text));
+        paths.find(|(path, text)| exists(path, context) && contains(path, text, context))
+    });
+    found.map(|(path, _)| (linter, path))
+}
+
+fn contains(path: &str, text: &str, context: &Context) -> bool {
+    text.is_empty()
+        || context
+            .resolve(path)
+            .and_then(|path| context.read(&path))
+            .is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
+}
+
 /// The paths of a job grouped by project directory; the workspace itself is an empty string.
 pub fn projects(
     job: &Job,
@@ -48,7 +103,7 @@ pub fn projects(
     let mut finder = Finder { context, known: BTreeMap::new() };
     let mut projects: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for target in targets {
-        for path in target.paths(&job.languages, &job.own) {
+        for path in target.paths(job) {
             if let Target::Directory { path: directory, files, .. } = target
                 && path == *directory
             {
@@ -167,5 +222,31 @@ mod tests {
         let projects = projects(&job, &targets, &fake.context);
         assert_eq!(projects["api"], ["api/cmd", "api/cmd/a.go"].map(str::to_owned).into());
         assert_eq!(projects[""], ["b.go".to_owned()].into());
+    }
+
+    #[test]
+    fn configurations_of_linters_are_found() {
+        for (files, language, wanted) in [
+            (vec![("eslint.config.mjs", ""), ("a.js", "")], JavaScript, Some("eslint.config.mjs")),
+            (
+                vec![("web/.eslintrc.json", ""), ("web/src/a.js", "")],
+                JavaScript,
+                Some("web/.eslintrc.json"),
+            ),
+            (vec![("web/.eslintrc.json", ""), ("src/a.js", "")], JavaScript, None),
+            (vec![(".pylintrc", ""), ("a.py", "")], Python, Some(".pylintrc")),
+            (
+                vec![("pyproject.toml", "[tool.pylint.main]\n"), ("a.py", "")],
+                Python,
+                Some("pyproject.toml"),
+            ),
+            (vec![("pyproject.toml", "[tool.ruff]\n"), ("a.py", "")], Python, None),
+            (vec![(".pylintrc", ""), ("a.go", "")], Go, None),
+        ] {
+            let fake = Fake::new(&files);
+            let targets = target::everything(&fake.context, &fake).unwrap();
+            let found = configured(language, &targets, &fake.context).map(|(_, file)| file);
+            assert_eq!(found.as_deref(), wanted, "{files:?}");
+        }
     }
 }

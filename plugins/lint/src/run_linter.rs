@@ -1,18 +1,18 @@
 //! `run_linter`: runs the operator's linters on files of any language.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Instant;
 
-use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::linting::{Finding, Report, Request, Severity};
+use cofferdam_sdk::backend::{Error, left_out};
 use cofferdam_sdk::{Context, ToolError, shorten};
 use serde::{Deserialize, Serialize};
 
-use crate::choice::{self, Choice, Job};
+use crate::choice::{self, Choice, Job, StandIn, why_wanted};
 use crate::failure;
 use crate::host::HostApi;
 use crate::language::Language;
-use crate::project::projects;
+use crate::project::{configured, projects};
 use crate::target::{self, Target};
 
 /// The rule of a violation for something that was not checked.
@@ -21,25 +21,41 @@ pub const NOT_CHECKED: &str = "not-checked";
 /// The rule of a violation for a file that can't be parsed.
 const SYNTAX_ERROR: &str = "syntax-error";
 
-/// The maximum number of violations in a result; more are only counted.
-const MAX_LISTED: usize = 10_000;
+/// The maximum size of the violations in a result, as JSON, in bytes.
+const PAGE_BYTES: usize = 24 * 1024;
 
 /// The maximum size of the raw output, in bytes.
-const MAX_RAW_BYTES: usize = 1 << 20;
+const MAX_RAW_BYTES: usize = 2 * 1024;
+
+/// The maximum number of rules in the totals.
+const MAX_RULES: usize = 50;
+
+/// The maximum number of files that a note names.
+const MAX_NAMED_FILES: usize = 3;
 
 /// A linter that runs other linters: its rules are the names of these, so a violation's linter is
 /// its rule.
 const META_LINTER: &str = "golangci-lint";
 
 /// The arguments of `run_linter`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
     /// Files, directories and globs; the default is everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<String>>,
-    /// The name of a linter; the default is those that the operator chose.
+    /// The name of a linter; the default is the one that the project configures, or those that the
+    /// operator chose.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub framework: Option<String>,
+    /// The rules whose violations are returned; the default is all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Vec<String>>,
+    /// The number of violations to leave out at the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<usize>,
     /// The timeout in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u32>,
 }
 
@@ -57,10 +73,28 @@ pub struct Output {
     pub duration: String,
     /// The number of violations, with those not listed.
     pub violation_count: usize,
-    /// The violations, by file, line and column.
+    /// The violations, by severity, file, line and column.
     pub violations: Vec<Violation>,
-    /// The output of the linters.
+    /// The numbers of all violations, if not all are listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub totals: Option<Totals>,
+    /// The output of the linters, without what `violations` contains.
     pub raw_output: String,
+    /// What was left out, and the call for it; which linters stood in for others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// The numbers of all violations.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// By severity.
+    pub severities: BTreeMap<&'static str, u64>,
+    /// By rule: those with the most violations.
+    pub rules: BTreeMap<String, u64>,
+    /// The number of violations of other rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_rules: Option<u64>,
 }
 
 /// A finding of a linter.
@@ -94,15 +128,49 @@ pub fn run(args: &Args, context: &Context, host: &impl HostApi) -> Result<Output
         _ => target::everything(context, host)?,
     };
     let present: BTreeSet<Language> = targets.iter().flat_map(Target::languages).collect();
-    let choice = choice::choose(args.framework.as_deref(), &present, &host.linters())?;
+    let configured = |language| configured(language, &targets, context);
+    let framework = args.framework.as_deref();
+    let mut choice = choice::choose(framework, &present, &host.linters(), &configured)?;
     let wanted = args.timeout_seconds.map(|seconds| seconds.saturating_mul(1_000));
-    let timeout_ms = context.timeout_ms(wanted, started.elapsed());
-    let requests: Vec<(String, Request)> =
-        choice.jobs.iter().flat_map(|job| requests(job, &targets, context, timeout_ms)).collect();
-    let answers = if requests.is_empty() { Vec::new() } else { host.lint(&requests) };
-    let mut output = answer(&choice, &requests, &answers)?;
+    let ask = |jobs: &[Job]| {
+        let timeout_ms = context.timeout_ms(wanted, started.elapsed());
+        let requests: Vec<(String, Request)> =
+            jobs.iter().flat_map(|job| requests(job, &targets, context, timeout_ms)).collect();
+        let answers = if requests.is_empty() { Vec::new() } else { host.lint(&requests) };
+        requests.into_iter().zip(answers).collect::<Vec<Asked>>()
+    };
+    let mut asked = ask(&choice.jobs);
+    for stand_in in std::mem::take(&mut choice.stand_ins) {
+        if let Some(why) = failed(&asked, &stand_in) {
+            asked.retain(|((linter, _), _)| *linter != stand_in.linter);
+            asked.extend(ask(&stand_in.jobs));
+            let names: Vec<&str> = stand_in.jobs.iter().map(|job| job.linter.as_str()).collect();
+            choice.notes.push(format!(
+                "{}, but it can't run here ({why}): {} stood in for it",
+                why_wanted(&stand_in.linter, &stand_in.configured),
+                names.join(", ")
+            ));
+        }
+    }
+    let mut output = answer(args, &choice, &asked)?;
     output.duration = format!("{:.3}s", started.elapsed().as_secs_f64());
     Ok(output)
+}
+
+/// Why others have to stand in for a linter: it has no report, because it is missing or, where only
+/// the project's configuration asks for it, for any reason.
+fn failed(asked: &[Asked], stand_in: &StandIn) -> Option<String> {
+    let mut why = None;
+    for ((linter, _), answer) in asked {
+        match answer {
+            _ if *linter != stand_in.linter || stand_in.jobs.is_empty() => {}
+            Err(error @ Error::Unavailable(_)) => why = Some(error),
+            Err(error) if !stand_in.configured.is_empty() => why = Some(error),
+            _ => return None,
+        }
+    }
+    let line = failure::reason(why?).lines().next().unwrap_or_default();
+    Some(shorten(line, 300).into_owned())
 }
 
 /// The requests for a job: one for each project.
@@ -123,22 +191,22 @@ fn requests(
     projects.into_iter().map(|project| (job.linter.clone(), request(project))).collect()
 }
 
-/// A linter's name, a request to it, and the result.
-type Asked<'a, T> = (&'a str, &'a Request, &'a T);
+/// A linter's name with a request to it, and the result.
+type Asked = ((String, Request), Result<Report, Error>);
+
+/// A linter's name, a request to it, and the report or error.
+type Answered<'a, T> = (&'a str, &'a Request, &'a T);
 
 /// The result without the duration.
-fn answer(
-    choice: &Choice,
-    requests: &[(String, Request)],
-    answers: &[Result<Report, Error>],
-) -> Result<Output, ToolError> {
-    let asked = || requests.iter().zip(answers);
-    let failures: Vec<Asked<'_, Error>> = asked()
+fn answer(args: &Args, choice: &Choice, asked: &[Asked]) -> Result<Output, ToolError> {
+    let failures: Vec<Answered<'_, Error>> = asked
+        .iter()
         .filter_map(|((linter, request), answer)| {
             Some((&**linter, request, answer.as_ref().err()?))
         })
         .collect();
-    let reports: Vec<Asked<'_, Report>> = asked()
+    let reports: Vec<Answered<'_, Report>> = asked
+        .iter()
         .filter_map(|((linter, request), answer)| Some((&**linter, request, answer.as_ref().ok()?)))
         .collect();
     if reports.is_empty() {
@@ -148,42 +216,178 @@ fn answer(
         let error = failure::error(&failures);
         return Err(error.unwrap_or_else(|| not_configured(&choice.unchecked)));
     }
-    let mut violations: Vec<Violation> = reports
-        .iter()
-        .flat_map(|(linter, _, report)| {
-            report.findings.iter().map(|found| violation(linter, found))
-        })
-        .collect();
-    violations.sort_by(|a, b| (&a.file, a.line, a.column).cmp(&(&b.file, b.line, b.column)));
-    // A nested project may have been checked twice.
-    violations.dedup();
+    let found = Found::new(&reports);
     let unchecked = unchecked(choice, &failures);
-    let mut raw = raw_output(&reports);
-    for Violation { linter, message, .. } in &unchecked {
-        push_line(&mut raw, &format!("{linter}: {message}"));
+    let exit_code = exit_code(&reports, !found.is_empty(), !unchecked.is_empty());
+    let has_none = found.is_empty() && unchecked.is_empty();
+    let raw_output = raw_output(&reports);
+    let mut found = found.of_rules(args.rules.as_deref());
+    found.violations.extend(unchecked);
+    found.sort();
+    let (page, left_out) = found.page(args);
+    let mut linters: Vec<&str> = Vec::new();
+    for (linter, ..) in &reports {
+        if !linters.contains(linter) {
+            linters.push(linter);
+        }
     }
-    let exit_code = exit_code(&reports, !violations.is_empty(), !unchecked.is_empty());
-    violations.splice(0..0, unchecked);
-
-    let violation_count = violations.len();
-    violations.truncate(MAX_LISTED);
-    if violation_count > violations.len() {
-        push_line(
-            &mut raw,
-            &format!("only {MAX_LISTED} of {violation_count} violations are listed"),
-        );
-    }
-    let mut linters: Vec<&str> = reports.iter().map(|(linter, ..)| *linter).collect();
-    linters.dedup();
     Ok(Output {
         framework: linters.join(", "),
-        success: violation_count == 0 && exit_code == 0,
+        success: has_none && exit_code == 0,
         exit_code,
         duration: String::new(),
-        violation_count,
-        violations,
-        raw_output: raw,
+        violation_count: usize::try_from(found.total()).unwrap_or(usize::MAX),
+        violations: page,
+        totals: left_out.is_some().then(|| found.totals()),
+        raw_output,
+        notes: choice.notes.iter().cloned().chain(left_out).collect(),
     })
+}
+
+/// All violations of the reports.
+struct Found {
+    /// After [`Found::sort`], the most telling ones first.
+    violations: Vec<Violation>,
+    /// The numbers of those that the linters left out, by rule and severity.
+    left_out: BTreeMap<(String, &'static str), u64>,
+}
+
+impl Found {
+    fn new(reports: &[Answered<'_, Report>]) -> Self {
+        let (mut violations, mut counts) = (Vec::new(), BTreeMap::new());
+        for (linter, _, report) in reports {
+            for finding in &report.findings {
+                let violation = violation(linter, finding);
+                match left_out(finding) {
+                    Some(count) => {
+                        *counts.entry((violation.rule, violation.severity)).or_default() += count;
+                    }
+                    None => violations.push(violation),
+                }
+            }
+        }
+        let key = |violation: &Violation| {
+            (violation.file.clone(), violation.line, violation.column, violation.rule.clone())
+        };
+        violations.sort_by_cached_key(key);
+        // A nested project may have been checked twice.
+        violations.dedup();
+        Self { violations, left_out: counts }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.violations.is_empty() && self.left_out.is_empty()
+    }
+
+    fn of_rules(mut self, rules: Option<&[String]>) -> Self {
+        if let Some(rules) = rules.filter(|rules| !rules.is_empty()) {
+            self.violations.retain(|violation| rules.contains(&violation.rule));
+            self.left_out.retain(|(rule, _), _| rules.contains(rule));
+        }
+        self
+    }
+
+    /// Sorts by severity, and in each by the number of earlier violations of the same file, so that
+    /// one file does not push out all others.
+    fn sort(&mut self) {
+        let mut earlier: HashMap<(String, u8), usize> = HashMap::new();
+        self.violations.sort_by_cached_key(|violation| {
+            let rank = rank(violation);
+            let nth = earlier.entry((violation.file.clone(), rank)).or_default();
+            *nth += 1;
+            let is_checked = violation.rule != NOT_CHECKED;
+            (is_checked, rank, *nth, violation.file.clone(), violation.line, violation.column)
+        });
+    }
+
+    fn total(&self) -> u64 {
+        self.violations.len() as u64 + self.left_out.values().sum::<u64>()
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        let listed = self.violations.iter().map(|found| (&found.rule, found.severity, 1));
+        let counted =
+            self.left_out.iter().map(|((rule, severity), count)| (rule, *severity, *count));
+        let mut rules: BTreeMap<&str, u64> = BTreeMap::new();
+        for (rule, severity, count) in listed.chain(counted) {
+            *totals.severities.entry(severity).or_default() += count;
+            *rules.entry(rule).or_default() += count;
+        }
+        let mut rules: Vec<(&str, u64)> = rules.into_iter().collect();
+        rules.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let others = rules.split_off(rules.len().min(MAX_RULES));
+        totals.rules = rules.into_iter().map(|(rule, count)| (rule.to_owned(), count)).collect();
+        let others: u64 = others.iter().map(|(_, count)| count).sum();
+        totals.other_rules = (others > 0).then_some(others);
+        totals
+    }
+
+    /// The violations that fit in a result, and a text about those left out.
+    fn page(&self, args: &Args) -> (Vec<Violation>, Option<String>) {
+        let offset = args.offset.unwrap_or(0).min(self.violations.len());
+        let mut left = PAGE_BYTES;
+        let mut page: Vec<Violation> = Vec::new();
+        for violation in &self.violations[offset..] {
+            const MAX_MESSAGE_BYTES: usize = 1_000;
+            let message = shorten(&violation.message, MAX_MESSAGE_BYTES).into_owned();
+            let violation = Violation { message, ..violation.clone() };
+            let size = serde_json::to_string(&violation).map_or(usize::MAX, |json| json.len() + 1);
+            match left.checked_sub(size) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+            page.push(violation);
+        }
+        let end = offset + page.len();
+        let left_out = (end as u64) < self.total();
+        let left_out = left_out.then(|| self.left_out_text(args, page.len(), end));
+        page.sort_by_cached_key(|violation| {
+            let is_checked = violation.rule != NOT_CHECKED;
+            (is_checked, rank(violation), violation.file.clone(), violation.line, violation.column)
+        });
+        (page, left_out)
+    }
+
+    fn left_out_text(&self, args: &Args, listed: usize, end: usize) -> String {
+        let mut text = format!(
+            "{listed} of {} violations are listed, errors first and spread over the files",
+            self.total()
+        );
+        if end < self.violations.len() {
+            let next = Args { offset: Some(end), ..args.clone() };
+            text += "; the next: run_linter ";
+            text += &serde_json::to_string(&next).unwrap_or_default();
+        }
+        let mut files: HashMap<&str, u64> = HashMap::new();
+        for violation in &self.violations {
+            *files.entry(&violation.file).or_default() += 1;
+        }
+        let mut files: Vec<(&str, u64)> = files.into_iter().collect();
+        files.sort_by_key(|&(file, count)| (std::cmp::Reverse(count), file));
+        let most: Vec<String> = files
+            .iter()
+            .take(MAX_NAMED_FILES)
+            .map(|(file, count)| format!("{file} ({count})"))
+            .collect();
+        text += &format!("; most are in {}", most.join(", "));
+        let counted: u64 = self.left_out.values().sum();
+        if counted > 0 {
+            text += &format!("; {counted} were only counted: `files` returns those of fewer files");
+        } else {
+            text += "; `files` and `rules` return fewer";
+        }
+        text
+    }
+}
+
+/// The place of a violation in a result, by its severity.
+fn rank(violation: &Violation) -> u8 {
+    match violation.severity {
+        "error" => 0,
+        "warning" => 1,
+        _ => 2,
+    }
 }
 
 fn not_configured(languages: &[Language]) -> ToolError {
@@ -216,7 +420,7 @@ fn violation(linter: &str, finding: &Finding) -> Violation {
 }
 
 /// Violations for everything that was not checked, so that the result is not clean.
-fn unchecked(choice: &Choice, failures: &[Asked<'_, Error>]) -> Vec<Violation> {
+fn unchecked(choice: &Choice, failures: &[Answered<'_, Error>]) -> Vec<Violation> {
     let violation = |linter: &str, place: &str, message: String| Violation {
         file: if place.is_empty() { "." } else { place }.to_owned(),
         line: 0,
@@ -239,18 +443,35 @@ fn unchecked(choice: &Choice, failures: &[Asked<'_, Error>]) -> Vec<Violation> {
     failed.chain(unfit).chain(without_linter).collect()
 }
 
-/// The output of the linters, with headings if there are several.
-fn raw_output(reports: &[Asked<'_, Report>]) -> String {
-    if let [(_, _, report)] = reports {
-        return shorten(&report.raw, MAX_RAW_BYTES).into_owned();
-    }
+/// What the linters printed except for their findings, with headings if there are several.
+fn raw_output(reports: &[Answered<'_, Report>]) -> String {
     let mut raw = String::new();
     for (linter, request, report) in reports {
-        let place = if request.root.is_empty() { "" } else { " in " };
-        push_line(&mut raw, &format!("== {linter}{place}{} ==", request.root));
-        raw.push_str(&shorten(&report.raw, MAX_RAW_BYTES / reports.len()));
+        let rest = shorten_output(report, MAX_RAW_BYTES / reports.len());
+        if reports.len() > 1 && !rest.is_empty() {
+            let place = if request.root.is_empty() { "" } else { " in " };
+            push_line(&mut raw, &format!("== {linter}{place}{} ==", request.root));
+        }
+        raw.push_str(&rest);
     }
     raw
+}
+
+/// The output of a linter without the lines that only repeat a finding.
+fn shorten_output(report: &Report, most: usize) -> String {
+    let mut findings = HashSet::new();
+    for Finding { path, line, column, code, message, .. } in &report.findings {
+        for place in [format!("{path}:{line}:{column}"), format!("{path}:{line}"), path.clone()] {
+            let text = format!("{place}: {code} {message}");
+            findings.extend(text.lines().map(str::to_owned));
+        }
+    }
+    let rest: String = report
+        .raw
+        .split_inclusive('\n')
+        .filter(|line| !findings.contains(line.trim_end()))
+        .collect();
+    shorten(&rest, most).into_owned()
 }
 
 /// Adds a text that begins on a new line.
@@ -264,7 +485,7 @@ fn push_line(text: &mut String, line: &str) {
 
 /// The first exit code of a native program that is not 0, or else the code that such a program
 /// would have.
-fn exit_code(reports: &[Asked<'_, Report>], found: bool, unchecked: bool) -> i32 {
+fn exit_code(reports: &[Answered<'_, Report>], found: bool, unchecked: bool) -> i32 {
     let codes = || reports.iter().filter_map(|(_, _, report)| report.exit_code);
     let failed = unchecked || (found && codes().next().is_none());
     codes().find(|&code| code != 0).unwrap_or(i32::from(failed))
@@ -345,10 +566,7 @@ mod tests {
         assert_eq!(answer["violation_count"], 2);
         assert_eq!(answer["violations"][0]["linter"], "mypy");
         assert_eq!(answer["violations"][1]["linter"], "ruff");
-        assert_eq!(
-            answer["raw_output"],
-            "== ruff ==\na.py:2:1: F401 unused\n== mypy ==\na.py:1:1: misc bad\n== deno_lint ==\n== eslint ==\n"
-        );
+        assert_eq!(answer["raw_output"], "", "findings are not repeated");
         let paths: Vec<_> = fake.asked().into_iter().map(|(_, request)| request.paths).collect();
         assert_eq!(paths, [["."], ["."], ["b.js"], ["c.ts"]]);
     }
@@ -364,8 +582,7 @@ mod tests {
         assert_eq!(answer["framework"], "golangci-lint");
         assert_eq!(answer["violation_count"], 1, "what both find is one violation");
         assert_eq!(answer["violations"][0]["linter"], "golangci-lint");
-        let raw = answer["raw_output"].as_str().unwrap();
-        assert!(raw.contains("\n== golangci-lint in tools ==\n"), "{raw}");
+        assert_eq!(answer["raw_output"], "");
         let asked: Vec<_> =
             fake.asked().into_iter().map(|(_, request)| (request.root, request.paths)).collect();
         let wanted = [("", "."), ("tools", "tools")]
@@ -377,6 +594,8 @@ mod tests {
     fn no_findings_is_a_success() {
         let mut fake = Fake::new(&[("a.py", "")]);
         fake.linters = vec![backend("ruff", &["python"], &["python"])];
+        let stood_in = "'pylint' was named, but there is no such linter for python here: ruff \
+                        stood in for it";
         for (exit_code, success) in [(None, true), (Some(0), true), (Some(4), false)] {
             fake.answers.insert("ruff", Ok(report(vec![], exit_code)));
             assert_eq!(
@@ -384,7 +603,7 @@ mod tests {
                 json!({
                     "framework": "ruff", "success": success,
                     "exit_code": exit_code.unwrap_or(0), "violation_count": 0, "violations": [],
-                    "raw_output": ""
+                    "raw_output": "", "notes": [stood_in]
                 })
             );
         }
@@ -415,8 +634,7 @@ mod tests {
                     unchecked("pylint", "not checked: there is no program 'pylint'"),
                     unchecked("go", "not checked: the operator has chosen no linter for go")
                 ],
-                "raw_output": "pylint: not checked: there is no program 'pylint'\n\
-                               go: not checked: the operator has chosen no linter for go\n"
+                "raw_output": ""
             })
         );
     }
@@ -473,20 +691,107 @@ mod tests {
     }
 
     #[test]
-    fn long_output_is_cut() {
+    fn many_findings_are_paged_with_exact_totals() {
+        let mut fake = Fake::new(&[("a.js", "")]);
+        fake.linters = vec![backend("deno_lint", &["javascript"], &["javascript"])];
+        let of = |file: &str, line, rule: &str, severity| Finding {
+            severity,
+            ..finding(file, line, 1, rule, "a message about this")
+        };
+        // One minified file has more than half of them.
+        let minified = (1..=9_959).map(|line| of("app.min.js", line, "semi", Severity::Warning));
+        let others = (0..800).flat_map(|n| {
+            (1..=10).map(move |line| of(&format!("src/{n}.js"), line, "quotes", Severity::Warning))
+        });
+        let errors = (0..93).map(|n| of(&format!("src/{n}.js"), 99, "no-undef", Severity::Error));
+        let all: Vec<Finding> = minified.chain(others).chain(errors).collect();
+        assert_eq!(all.len(), 18_052);
+        let mut many = report(all, None);
+        many.raw.push_str("a warning about the configuration\n");
+        fake.answers.insert("deno_lint", Ok(many));
+        let first = lint(&fake, json!({})).unwrap();
+        assert!(first.to_string().len() <= 32 * 1024, "{}", first.to_string().len());
+        assert_eq!(first["violation_count"], 18_052);
+        assert_eq!(
+            first["totals"],
+            json!({
+                "severities": {"error": 93, "warning": 17_959},
+                "rules": {"no-undef": 93, "quotes": 8_000, "semi": 9_959}
+            })
+        );
+        assert_eq!(first["raw_output"], "a warning about the configuration\n");
+        let violations = first["violations"].as_array().unwrap();
+        assert!(violations[..93].iter().all(|found| found["severity"] == "error"));
+        let of_minified = violations.iter().filter(|found| found["file"] == "app.min.js").count();
+        assert_eq!((of_minified, violations.len() > 120), (1, true));
+        let note = first["notes"][0].as_str().unwrap();
+        let head = format!("{} of 18052 violations are listed", violations.len());
+        assert!(note.starts_with(&head), "{note}");
+        assert!(note.contains("most are in app.min.js (9959), "), "{note}");
+        let call = note.split_once("run_linter ").unwrap().1.split_once("; most").unwrap().0;
+        assert_eq!(parsed(call), json!({"offset": violations.len()}));
+        let second = lint(&fake, parsed(call)).unwrap();
+        assert!(
+            second["violations"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|found| !violations.contains(found))
+        );
+        let of_rule = lint(&fake, json!({"rules": ["no-undef"]})).unwrap();
+        assert_eq!(of_rule["violation_count"], 93);
+        assert!(of_rule.get("totals").is_none() && of_rule["success"] == false, "{of_rule:#}");
+    }
+
+    #[test]
+    fn what_a_linter_only_counted_is_in_the_totals() {
         let mut fake = Fake::new(&[("a.py", "")]);
         fake.linters = vec![backend("ruff", &["python"], &["python"])];
-        let found = (1..=10_001).map(|line| finding("a.py", line, 1, "F401", "unused"));
-        let mut many = report(found.collect(), None);
-        many.raw = "ä".repeat(MAX_RAW_BYTES);
-        fake.answers.insert("ruff", Ok(many));
+        let mut bounded = cofferdam_sdk::backend::BoundedFindings::default();
+        for line in 1..=200_000 {
+            bounded.add(finding("a.py", line, 1, "E501", "line too long"));
+        }
+        fake.answers.insert("ruff", Ok(report(bounded.finish(), None)));
         let answer = lint(&fake, json!({})).unwrap();
-        assert_eq!(answer["violation_count"], 10_001);
-        assert_eq!(answer["violations"].as_array().unwrap().len(), MAX_LISTED);
-        let raw = answer["raw_output"].as_str().unwrap();
-        assert!(raw.len() < MAX_RAW_BYTES + 200);
-        assert!(raw.contains("\n[... 1048576 bytes left out ...]\n"));
-        assert!(raw.ends_with("only 10000 of 10001 violations are listed\n"));
+        assert_eq!(answer["violation_count"], 200_000);
+        assert_eq!(answer["totals"]["rules"], json!({"E501": 200_000}));
+        assert!(
+            answer["violations"].as_array().unwrap().iter().all(|found| found["file"] == "a.py")
+        );
+        assert!(answer.to_string().len() <= 32 * 1024);
+        let note = answer["notes"][0].as_str().unwrap();
+        assert!(note.contains("were only counted"), "{note}");
+    }
+
+    #[test]
+    fn the_operators_linters_stand_in_for_one_that_cannot_run() {
+        let mut fake = Fake::new(&[("a.py", ""), (".pylintrc", "")]);
+        fake.linters =
+            vec![backend("ruff", &["python"], &["python"]), backend("pylint", &["python"], &[])];
+        fake.answers.insert("ruff", Ok(report(vec![], None)));
+        fake.answers.insert("pylint", Ok(report(vec![], Some(0))));
+        for args in [json!({}), json!({"framework": "pylint"})] {
+            assert_eq!(lint(&fake, args).unwrap()["framework"], "pylint");
+        }
+        fake.answers.insert("pylint", Err(Error::Unavailable("there is no program".into())));
+        for (args, why) in [
+            (json!({}), ".pylintrc configures 'pylint'"),
+            (json!({"framework": "pylint"}), "'pylint' was named"),
+        ] {
+            let answer = lint(&fake, args).unwrap();
+            assert_eq!((&answer["framework"], &answer["success"]), (&json!("ruff"), &json!(true)));
+            assert_eq!(
+                answer["notes"],
+                json!([format!(
+                    "{why}, but it can't run here (there is no program): ruff stood in for it"
+                )])
+            );
+        }
+        // A configuration that it can't read: only one that was named is not replaced.
+        fake.answers.insert("pylint", Err(Error::Invalid("bad option".into())));
+        assert_eq!(lint(&fake, json!({})).unwrap()["framework"], "ruff");
+        let error = lint(&fake, json!({"framework": "pylint"})).unwrap_err();
+        assert_eq!(error.to_string(), "InvalidLintRequest: pylint: bad option");
     }
 
     #[test]

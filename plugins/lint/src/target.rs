@@ -5,11 +5,16 @@ use std::collections::BTreeSet;
 use cofferdam_sdk::scan::{Query, query};
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 
+use crate::choice::Job;
 use crate::host::HostApi;
 use crate::language::{Language, TYPES, of_directory};
 
-/// The directory of third-party code, which is not linted.
-const VENDORED: &str = "node_modules";
+/// Directories of third-party code, which are not linted unless they are named.
+const VENDORED: [&str; 7] =
+    ["node_modules", "bower_components", "site-packages", ".venv", "venv", ".tox", ".nox"];
+
+/// Linters that take any file in a directory, also those that ignore rules exclude.
+const TAKE_ALL: [&str; 2] = ["pylint", "pyflakes"];
 
 /// A file or a directory to lint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +34,8 @@ pub enum Target {
         languages: BTreeSet<Language>,
         /// The source files in it.
         files: Vec<String>,
+        /// Whether it has others, which are ignored or third-party code.
+        has_others: bool,
     },
 }
 
@@ -41,15 +48,25 @@ impl Target {
         }
     }
 
-    /// The paths to give a linter so that it checks exactly the files in the languages `wanted`. In
-    /// a directory it would check all of its languages, `own`.
-    pub fn paths(&self, wanted: &BTreeSet<Language>, own: &BTreeSet<Language>) -> Vec<String> {
+    /// The source files in the target.
+    pub fn files(&self) -> &[String] {
+        match self {
+            Self::File { path, .. } => std::slice::from_ref(path),
+            Self::Directory { files, .. } => files,
+        }
+    }
+
+    /// The paths to give a job's linter so that it checks exactly the files in the job's languages.
+    /// In a directory it would check all of its own languages.
+    pub fn paths(&self, job: &Job) -> Vec<String> {
+        let Job { linter, languages: wanted, own } = job;
         match self {
             Self::File { path, language } if wanted.contains(language) => vec![path.clone()],
             Self::File { .. } => Vec::new(),
             Self::Directory { languages, .. } if languages.is_disjoint(wanted) => Vec::new(),
-            Self::Directory { path, languages, files } => {
-                let unwanted = own.difference(wanted).any(|language| languages.contains(language));
+            Self::Directory { path, languages, files, has_others } => {
+                let unwanted = own.difference(wanted).any(|language| languages.contains(language))
+                    || *has_others && TAKE_ALL.contains(&linter.as_str());
                 if !unwanted {
                     return vec![path.clone()];
                 }
@@ -118,7 +135,22 @@ fn directory(
 ) -> Result<Target, ToolError> {
     let files = sources(path, host)?;
     let languages = of_directory(path, &files, context);
-    Ok(Target::Directory { path: path.to_string(), languages, files })
+    let python = |files: &[String]| {
+        files.iter().filter(|path| Language::of(path) == Some(Language::Python)).count()
+    };
+    let all =
+        Query { types: vec!["py".to_owned()], hidden: true, ignore_files: false, ..query(path) };
+    let has_others =
+        languages.contains(&Language::Python) && python(&host.find(&all)?) > python(&files);
+    Ok(Target::Directory { path: path.to_string(), languages, files, has_others })
+}
+
+/// The third-party code to leave out below a directory: none if the directory itself is such code.
+fn vendored(directory: &str) -> Vec<String> {
+    if directory.split('/').any(|name| VENDORED.contains(&name)) {
+        return Vec::new();
+    }
+    VENDORED.map(str::to_owned).into()
 }
 
 /// The source files and every `Cargo.toml` below a directory.
@@ -127,7 +159,7 @@ fn directory(
 /// As [`HostApi::find`].
 pub fn sources(directory: &WorkspacePath, host: &impl HostApi) -> Result<Vec<String>, ToolError> {
     let types = TYPES.iter().map(|&name| name.to_owned()).collect();
-    let exclude_globs = vec![VENDORED.to_owned()];
+    let exclude_globs = vendored(directory.as_str());
     host.find(&Query { types, exclude_globs, ..query(directory) })
 }
 
@@ -153,7 +185,7 @@ fn whole_workspace(glob: &str) -> Query {
     Query {
         root: String::new(),
         globs: vec![glob.to_owned()],
-        exclude_globs: vec![VENDORED.to_owned()],
+        exclude_globs: vendored(glob),
         types: Vec::new(),
         ignore_files: true,
         hidden: false,
@@ -259,7 +291,42 @@ mod tests {
             (vec![Python], vec![Python], vec![]),
         ] {
             let set = |languages: Vec<Language>| languages.into_iter().collect::<BTreeSet<_>>();
-            assert_eq!(targets[0].paths(&set(wanted.clone()), &set(own)), paths, "{wanted:?}");
+            let job =
+                Job { linter: "any".to_owned(), languages: set(wanted.clone()), own: set(own) };
+            assert_eq!(targets[0].paths(&job), paths, "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn third_party_and_ignored_code_is_left_out_unless_it_is_named() {
+        let fake = Fake::new(&[
+            ("a.py", ""),
+            (".ignore", "build\n"),
+            ("build/b.py", ""),
+            (".venv/lib/c.py", ""),
+            ("venv/lib/d.py", ""),
+            ("node_modules/e/e.js", ""),
+        ]);
+        let targets = everything(&fake.context, &fake).unwrap();
+        assert_eq!(targets[0].files(), ["a.py"]);
+        let job = |linter: &str| Job {
+            linter: linter.to_owned(),
+            languages: [Python].into(),
+            own: [Python].into(),
+        };
+        // ruff has its own rules for directories; pylint would take all files.
+        assert_eq!(targets[0].paths(&job("ruff")), ["."]);
+        assert_eq!(targets[0].paths(&job("pylint")), ["a.py"]);
+        for (name, wanted) in [
+            ("venv", &["venv/lib/d.py"][..]),
+            ("venv/lib/*.py", &["venv/lib/d.py"]),
+            (".venv/lib/c.py", &[".venv/lib/c.py"]),
+            ("build/b.py", &["build/b.py"]),
+            ("*.py", &["a.py"]),
+        ] {
+            let targets = named(&[name.to_owned()], &fake.context, &fake).unwrap();
+            let files: Vec<&String> = targets.iter().flat_map(Target::files).collect();
+            assert_eq!(files, wanted, "{name}");
         }
     }
 }

@@ -82,6 +82,8 @@ impl HostApi for Fake {
         let walk = WalkBuilder::new(&root)
             .overrides(globs.build().unwrap())
             .types(types.build().unwrap())
+            .hidden(!query.hidden)
+            .ignore(query.ignore_files)
             .build();
         let mut paths: Vec<String> = walk
             .map(Result::unwrap)

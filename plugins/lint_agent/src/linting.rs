@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::available::linters::{self, Backend};
 use cofferdam_sdk::backend::linting::{Finding, Fix, Report, Request};
+use cofferdam_sdk::backend::{Error, left_out};
 use cofferdam_sdk::{Context, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,9 @@ use crate::target;
 
 /// The language of the target.
 const LANGUAGE: &str = "python";
+
+/// The maximum size of the issues in a result, as JSON, in bytes.
+const PAGE_BYTES: usize = 28 * 1024;
 
 /// The arguments of `run_linter`.
 #[derive(Debug, Deserialize)]
@@ -32,6 +35,9 @@ pub struct Output {
     pub total: usize,
     /// The number of issues that `apply_fix` can fix.
     pub fixable_count: usize,
+    /// How many issues are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
 }
 
 /// A finding in the target.
@@ -74,18 +80,42 @@ impl Linters for Host {
 /// Lints the target with all chosen linters.
 ///
 /// # Errors
-/// Those of [`target::path`] and [`lint`]; the error of any linter, since its findings are unknown.
+/// Those of [`target::path`] and [`lint`]; the error of any linter, since its findings are unknown;
+/// the target is not text, or no linter checked it.
 pub fn run(context: &Context, linters: &impl Linters) -> Result<Output, Failure> {
     let target = target::path(context)?;
-    let mut issues = Vec::new();
+    // Some linters skip files that they can't read.
+    context.read_text(&target)?;
+    let (mut issues, mut left_out_count) = (Vec::new(), 0);
     for Checked { linter, report } in lint(&target, &[], context, linters)? {
         let report = report.map_err(|error| failure(&linter, &error))?;
+        if report.files_checked == 0 && report.findings.is_empty() {
+            return Err(Failure(format!(
+                "{linter}: it did not check {target}: {}",
+                report.raw.trim()
+            )));
+        }
         let findings = report.findings.iter().filter(|found| found.path == target.as_str());
+        left_out_count += report.findings.iter().filter_map(left_out).sum::<u64>();
         issues.extend(findings.map(|found| issue(found, &target)));
     }
     issues.sort_by_key(|issue| (issue.line, issue.col));
     let fixable_count = issues.iter().filter(|issue| issue.fixable).count();
-    Ok(Output { total: issues.len(), fixable_count, issues })
+    let more = usize::try_from(left_out_count).unwrap_or(usize::MAX);
+    let total = issues.len() + more;
+    let mut left = PAGE_BYTES;
+    let fits = issues.iter().take_while(|issue| {
+        let size = serde_json::to_string(issue).map_or(usize::MAX, |json| json.len() + 1);
+        let rest = left.checked_sub(size);
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    });
+    let listed = fits.count();
+    issues.truncate(listed);
+    let left_out = (listed < total).then(|| {
+        format!("{listed} of {total} issues are listed, by line; the next once these are fixed")
+    });
+    Ok(Output { issues, total, fixable_count, left_out })
 }
 
 fn issue(finding: &Finding, target: &WorkspacePath) -> Issue {
@@ -211,6 +241,42 @@ mod tests {
             assert_eq!(request.paths, ["target.py"]);
             assert!(request.select.is_empty());
         }
+    }
+
+    #[test]
+    fn a_target_that_no_linter_read_is_an_error() {
+        let mut fake = Fake::new("");
+        fake.answers = vec![("ruff", Ok(report(vec![])))];
+        fake.write("target.py", b"a = '\xe4'\n");
+        let answer = fits("run_linter", run(&fake.context, &fake));
+        assert!(answer["error"].as_str().unwrap().contains("not UTF-8 text"), "{answer}");
+        fake.write("target.py", b"a = 1\n");
+        let skipped = Report {
+            files_checked: 0,
+            raw: "target.py: not linted: permission denied\n".to_owned(),
+            ..report(vec![])
+        };
+        fake.answers = vec![("ruff", Ok(skipped))];
+        assert_eq!(
+            fits("run_linter", run(&fake.context, &fake)),
+            json!({
+                "error": "ruff: it did not check target.py: target.py: not linted: permission denied"
+            })
+        );
+    }
+
+    #[test]
+    fn many_issues_are_limited_and_counted() {
+        let mut fake = Fake::new("");
+        let mut bounded = cofferdam_sdk::backend::BoundedFindings::default();
+        (1..=20_000).for_each(|line| bounded.add(finding("E225", line, 1)));
+        fake.answers = vec![("ruff", Ok(report(bounded.finish())))];
+        let answer = fits("run_linter", run(&fake.context, &fake));
+        assert!(answer.to_string().len() <= 32 * 1024);
+        assert_eq!(answer["total"], 20_000);
+        let listed = answer["issues"].as_array().unwrap().len();
+        let left_out = answer["left_out"].as_str().unwrap();
+        assert!(left_out.starts_with(&format!("{listed} of 20000 issues")), "{left_out}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct Args {
 /// The result of `submit`: an agent's result.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
-    /// Always `success`: an agent without a result does not call this.
+    /// `success`, or `failed` while issues remain.
     pub status: &'static str,
     /// The absolute path of the workspace.
     pub workspace_id: String,
@@ -32,7 +32,7 @@ pub struct Output {
     pub summary: String,
     /// The number of issues.
     pub details: Details,
-    /// Always `None`, for compatibility with other agents' results.
+    /// Why the status is `failed`.
     pub error: Option<String>,
 }
 
@@ -55,13 +55,14 @@ pub fn run(args: Args, context: &Context) -> Result<Output, Failure> {
         .iter()
         .map(|path| Ok(context.resolve(path)?.as_str().to_owned()))
         .collect::<Result<_, Failure>>()?;
+    let error = (issues_remaining > 0).then(|| format!("{issues_remaining} issues remain"));
     Ok(Output {
-        status: "success",
+        status: if error.is_none() { "success" } else { "failed" },
         workspace_id: context.workspace().to_owned(),
         changed_files,
         summary,
         details: Details { issues_fixed, issues_remaining },
-        error: None,
+        error,
     })
 }
 
@@ -72,11 +73,11 @@ mod tests {
     use super::*;
     use crate::testing::{Fake, fits};
 
-    fn args(changed_files: &[&str]) -> Args {
+    fn args(changed_files: &[&str], issues_remaining: u64) -> Args {
         Args {
             summary: "Fixed spacing".to_owned(),
             issues_fixed: 2,
-            issues_remaining: 1,
+            issues_remaining,
             changed_files: changed_files.iter().map(|&path| path.to_owned()).collect(),
         }
     }
@@ -87,22 +88,33 @@ mod tests {
         let workspace = fake.context.workspace();
         let absolute = format!("{workspace}/src/b.py");
         assert_eq!(
-            fits("submit", run(args(&["./target.py", &absolute]), &fake.context)),
+            fits("submit", run(args(&["./target.py", &absolute], 0), &fake.context)),
             json!({
                 "status": "success",
                 "workspace_id": workspace,
                 "changed_files": ["target.py", "src/b.py"],
                 "summary": "Fixed spacing",
-                "details": {"issues_fixed": 2, "issues_remaining": 1},
+                "details": {"issues_fixed": 2, "issues_remaining": 0},
                 "error": null
             })
         );
     }
 
     #[test]
+    fn remaining_issues_are_a_failure() {
+        let fake = Fake::new("");
+        let answer = fits("submit", run(args(&["target.py"], 1), &fake.context));
+        assert_eq!(
+            (&answer["status"], &answer["error"]),
+            (&json!("failed"), &json!("1 issues remain"))
+        );
+        assert_eq!(answer["details"], json!({"issues_fixed": 2, "issues_remaining": 1}));
+    }
+
+    #[test]
     fn files_outside_the_workspace_are_an_error() {
         let fake = Fake::new("");
-        let answer = fits("submit", run(args(&["../x.py"]), &fake.context));
+        let answer = fits("submit", run(args(&["../x.py"], 0), &fake.context));
         assert_eq!(answer, json!({"error": "'../x.py' leaves the workspace"}));
     }
 }

@@ -18,7 +18,11 @@
 //! requests and reports are relative to the workspace. The WIT package `cofferdam:backend` defines
 //! the fields of reports.
 
+mod bounded;
+
 use crate::Context;
+
+pub use bounded::{BoundedFindings, left_out};
 
 pub use crate::bindings::cofferdam::backend::types::Error;
 pub use crate::bindings::cofferdam::backend::{building, linting, testing};

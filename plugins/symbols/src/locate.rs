@@ -8,7 +8,7 @@ use crate::language::Language;
 use crate::name::Name;
 use crate::outline::Kind;
 use crate::project::{Deadline, Files};
-use crate::search::{Hit, Search, Unparsed};
+use crate::search::{Hit, NOT_FOUND, Search, Unparsed};
 
 /// The default maximum number of matches.
 const DEFAULT_LIMIT: usize = 50;
@@ -33,6 +33,18 @@ pub struct Located {
     /// The number of such files.
     #[serde(skip_serializing_if = "is_zero")]
     pub unparsed_total: usize,
+    /// Nothing was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice: Option<Notice>,
+}
+
+/// That nothing was found. In the dialect `tool`, the host reports it as an error.
+#[derive(Debug, Serialize)]
+pub struct Notice {
+    /// The name of the error.
+    pub code: &'static str,
+    /// What was searched, and the nearest names.
+    pub message: String,
 }
 
 /// The place of a symbol's definition.
@@ -83,7 +95,7 @@ pub(crate) fn is_zero(number: &usize) -> bool {
 /// Finds the definitions of a symbol below `root`.
 ///
 /// # Errors
-/// `InvalidSymbol`, `SymbolNotFound`, `PathNotFound`, `TimeoutError`.
+/// `InvalidSymbol`, `PathNotFound`, `TimeoutError`.
 pub fn locate(
     args: LocateSymbolArgs,
     root: String,
@@ -93,8 +105,13 @@ pub fn locate(
     let name = Name::parse(&args.symbol)?;
     let search =
         Search { name, written: args.symbol, root, language: args.language, kinds: args.kinds };
-    let found = search.run(files, deadline, args.limit.unwrap_or(DEFAULT_LIMIT))?;
+    let found = search.find(files, deadline, args.limit.unwrap_or(DEFAULT_LIMIT))?;
+    let notice = (found.total == 0).then(|| {
+        let message = search.not_found(files, deadline, &found);
+        Notice { code: NOT_FOUND, message }
+    });
     Ok(Located {
+        notice,
         truncated: found.hits.len() < found.total,
         matches: found.hits.into_iter().map(Match::from).collect(),
         total: found.total,

@@ -14,6 +14,9 @@ use crate::outline::{Kind, Outline, Symbol};
 use crate::project::{Deadline, Files, globs};
 use crate::text::{decode, may_hold};
 
+/// The code for a symbol that was not found.
+pub const NOT_FOUND: &str = "SymbolNotFound";
+
 /// The maximum number of listed files with syntax errors.
 pub const MAX_PROBLEMS: usize = 50;
 
@@ -91,11 +94,29 @@ struct Candidate<'a> {
 }
 
 impl Search {
-    /// Searches, and returns up to `most` symbols.
+    /// Searches, and returns up to `most` symbols; at least one.
     ///
     /// # Errors
     /// `SymbolNotFound`, `PathNotFound`, `TimeoutError`.
     pub fn run(
+        &self,
+        files: &dyn Files,
+        deadline: &mut Deadline,
+        most: usize,
+    ) -> Result<Found, ToolError> {
+        let found = self.find(files, deadline, most)?;
+        if found.total == 0 {
+            let message = self.not_found(files, deadline, &found);
+            return Err(ToolError::not_found(NOT_FOUND, message));
+        }
+        Ok(found)
+    }
+
+    /// Searches, and returns up to `most` symbols; there may be none.
+    ///
+    /// # Errors
+    /// `PathNotFound`, `TimeoutError`.
+    pub fn find(
         &self,
         files: &dyn Files,
         deadline: &mut Deadline,
@@ -125,9 +146,6 @@ impl Search {
         })?;
         index.keep();
         late?;
-        if found.total == 0 {
-            return Err(self.not_found(files, deadline, &found));
-        }
         Ok(found)
     }
 
@@ -209,7 +227,8 @@ impl Search {
             && (self.kinds.is_empty() || self.kinds.contains(&kind))
     }
 
-    fn not_found(&self, files: &dyn Files, deadline: &mut Deadline, found: &Found) -> ToolError {
+    /// The text about a symbol that was not found, with the nearest names.
+    pub fn not_found(&self, files: &dyn Files, deadline: &mut Deadline, found: &Found) -> String {
         let place =
             if self.root.is_empty() { String::new() } else { format!(" below {}", self.root) };
         let kinds = if self.kinds.is_empty() { "" } else { " of these kinds" };
@@ -232,7 +251,7 @@ impl Search {
         if found.unreadable > 0 {
             message += &format!(". {} files could not be read", found.unreadable);
         }
-        ToolError::not_found("SymbolNotFound", message)
+        message
     }
 }
 

@@ -286,6 +286,15 @@ pub fn single(dialect: Dialect, has_failure_document: bool, answer: &Answer) -> 
     }
 }
 
+/// Makes the answer of a dialect: in the dialect `tool`, a search that found nothing or too much is a
+/// failure, as the tool schemas say; elsewhere it has a result.
+pub fn in_dialect(dialect: Dialect, answer: Answer) -> Answer {
+    match dialect {
+        Dialect::Actions => answer,
+        Dialect::Tool => Answer { outcome: tool::adapted(answer.outcome), ..answer },
+    }
+}
+
 /// Describes the type of a JSON value.
 fn kind(value: &Value) -> &'static str {
     match value {
@@ -563,5 +572,37 @@ mod tests {
             json!({"tool": "read_file", "status": "error",
                    "error": {"outcome": "error", "code": "FileNotFoundError", "message": "file not found: x"}})
         );
+    }
+
+    #[test]
+    fn a_search_without_a_match_is_a_failure_in_the_dialect_tool_only() {
+        let searched = |code: &str| Answer {
+            tool: "grep".into(),
+            done: "files searched".into(),
+            outcome: Outcome::Executed(json!({
+                "files": [], "total_files": 0, "notice": {"code": code, "message": "no match for 'x'"}
+            })),
+            warnings: Vec::new(),
+        };
+        for (code, status) in [
+            ("NoMatches", Some(Status::Error)),
+            ("NoMatchesFound", Some(Status::Error)),
+            ("TooManyMatches", Some(Status::Limit)),
+            ("TooManyResults", Some(Status::Limit)),
+            ("Other", None),
+        ] {
+            let answer = searched(code);
+            assert_eq!(in_dialect(Dialect::Actions, answer.clone()), answer);
+            let adapted = in_dialect(Dialect::Tool, answer.clone());
+            match status {
+                Some(status) => {
+                    let failure = Failure::of_tool(status, code, "no match for 'x'");
+                    assert_eq!(adapted.outcome, Outcome::Failed(failure));
+                }
+                None => assert_eq!(adapted, answer),
+            }
+        }
+        let plain = Answer { outcome: Outcome::Executed(json!({"files": ["a"]})), ..searched("") };
+        assert_eq!(in_dialect(Dialect::Tool, plain.clone()), plain);
     }
 }

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Call, DecodeError, Dialect, Envelope, Header, take_name};
-use crate::outcome::{Failure, Outcome};
+use crate::outcome::{Failure, Outcome, Status};
 
 /// The field by which the dialect is recognised.
 pub(super) const KEY: &str = "tool";
@@ -21,6 +21,28 @@ pub(super) fn decode(mut object: Map<String, Value>) -> Result<Envelope, DecodeE
 
 pub(super) fn results(answers: &[Answer]) -> Map<String, Value> {
     answers.first().map(result).unwrap_or_default()
+}
+
+/// The errors of searches: those in the tables "Common Failure Modes" of the tool schemas, and that of
+/// `locate_symbol`. Elsewhere, a search that found nothing or too much has a result, with a `notice` of
+/// this code.
+const NOTICES: [(&str, Status); 5] = [
+    ("NoMatches", Status::Error),
+    ("NoMatchesFound", Status::Error),
+    ("SymbolNotFound", Status::Error),
+    ("TooManyMatches", Status::Limit),
+    ("TooManyResults", Status::Limit),
+];
+
+/// Makes the outcome of this dialect: a notice of a search is a failure.
+pub(super) fn adapted(outcome: Outcome) -> Outcome {
+    let Outcome::Executed(output) = &outcome else { return outcome };
+    let text = |name: &str| output.get("notice")?.get(name)?.as_str();
+    let (Some(code), Some(message)) = (text("code"), text("message")) else { return outcome };
+    match NOTICES.iter().find(|(known, _)| *known == code) {
+        Some((_, status)) => Outcome::Failed(Failure::of_tool(*status, code, message)),
+        None => outcome,
+    }
 }
 
 fn result(answer: &Answer) -> Map<String, Value> {

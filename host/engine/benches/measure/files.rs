@@ -98,12 +98,17 @@ pub fn read(setup: &Setup, table: &mut Table) {
     fs::write(folder.join("large.txt"), "a line of some length\n".repeat(48_000)).unwrap();
     let prepared = setup.prepared("files");
     let preopens = Preopens::new(&setup.plugin("files").component, &folder);
-    for (what, tool, path, rounds) in [
-        ("a small file", "read_file", "small.txt", 400),
-        ("a file of 1 MiB", "read_file", "large.txt", 100),
-        ("a tree of 1000 files", "read_tree", "tree", 60),
+    // Whole, and without ignore rules: the peer has no host that knows them.
+    for (what, tool, args, rounds) in [
+        ("a small file", "read_file", json!({"path": "small.txt"}), 400),
+        ("a file of 1 MiB", "read_file", json!({"path": "large.txt", "limit": 48_000}), 100),
+        (
+            "a tree of 1000 files",
+            "read_tree",
+            json!({"path": "tree", "ignored": true, "limit": 10_000}),
+            60,
+        ),
     ] {
-        let args = json!({ "path": path });
         let text = args.to_string();
         let (ours, peer) = alternate(
             rounds,

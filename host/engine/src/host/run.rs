@@ -88,7 +88,8 @@ impl Host {
         let diff = self.conclude(transaction, &mut ended, options).await;
         let outputs = ended.iter_mut().flat_map(|ended| std::mem::take(&mut ended.outputs));
         let effects = Effects { diff, outputs: outputs.collect() };
-        let answers = ended.into_iter().map(|ended| self.close(ended, options)).collect();
+        let answer = |ended| envelope::in_dialect(header.dialect, self.close(ended, options));
+        let answers = ended.into_iter().map(answer).collect();
         Ok(Run { header, answers, effects })
     }
 

@@ -14,7 +14,7 @@ mod text;
 use std::rc::Rc;
 
 use cofferdam_sdk::backend::linting::{Finding, Report, Request};
-use cofferdam_sdk::backend::{Error, Linter};
+use cofferdam_sdk::backend::{BoundedFindings, Error, Linter};
 use cofferdam_sdk::scan::Scanner;
 use cofferdam_sdk::{Context, ToolError, WorkspacePath, linter};
 
@@ -56,14 +56,15 @@ pub fn lint(request: &Request, context: &Context, list: List) -> Result<Report, 
         .map(|path| resolve(path, context))
         .collect::<Result<Vec<WorkspacePath>, Error>>()?;
     let mut hierarchy = config::Hierarchy::load(context, config.as_ref(), &request.select)?;
-    let mut findings = Vec::new();
+    let mut bounded = BoundedFindings::default();
     let mut files_checked: u32 = 0;
     for path in files::find(&paths, &mut hierarchy, context, list)? {
         let settings: Rc<config::Settings> = hierarchy.of(&path)?;
-        findings.extend(check::check(&path, &settings, context));
+        check::check(&path, &settings, context).into_iter().for_each(|found| bounded.add(found));
         files_checked = files_checked.saturating_add(1);
     }
-    let raw = findings.iter().map(line).collect();
+    let findings = bounded.finish();
+    let raw = findings.iter().filter(|found| !found.path.is_empty()).map(line).collect();
     Ok(Report { findings, files_checked, exit_code: None, raw })
 }
 

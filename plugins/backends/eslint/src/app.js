@@ -4,6 +4,7 @@ import './prelude.js';
 
 import { Scanner } from 'cofferdam:host/scan@0.1.0';
 
+import { BoundedFindings } from './bounded.js';
 import { EXTENSIONS, findConfig } from './config.js';
 import { Invalid } from './invalid.js';
 import { isCovered, lint, version, wholeFile } from './lint.js';
@@ -57,21 +58,19 @@ function report({ root, paths, config, select }) {
         select,
     });
     const seen = new Set();
-    const findings = [];
+    const bounded = new BoundedFindings();
     for (const path of roots) {
         for (const [file, data] of files(path)) {
             if (seen.has(file) || !isCovered(configs, file)) {
                 continue;
             }
             seen.add(file);
-            findings.push(
-                ...(data ? lint(configs, select, file, data) : [wholeFile(file, "the file can't be read")]),
-            );
+            const found = data ? lint(configs, select, file, data) : [wholeFile(file, "the file can't be read")];
+            bounded.add(file, found);
         }
     }
-    // The sort is stable: the findings of a file are in order already.
-    findings.sort((left, right) => (left.path < right.path ? -1 : Number(left.path > right.path)));
-    const raw = findings.map(
+    const findings = bounded.finish();
+    const raw = findings.filter(({ path }) => path).map(
         ({ path, line, column, code, message }) => `${path}:${line}:${column}: ${code} ${message}\n`,
     );
     return { findings, filesChecked: seen.size, exitCode: undefined, raw: raw.join('') };

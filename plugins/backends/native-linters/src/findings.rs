@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use cofferdam_sdk::WorkspacePath;
+use cofferdam_sdk::backend::BoundedFindings;
 use cofferdam_sdk::backend::linting::{Edit, Finding, Fix, Report, Severity};
 use cofferdam_sdk::process::Output;
 
@@ -89,16 +90,21 @@ impl<'a> Findings<'a> {
         self.list.is_empty()
     }
 
-    /// Makes the report: sorted findings without duplicates; as raw text, the findings and the
-    /// program's standard error.
+    /// Makes the report: sorted findings without duplicates, in a bounded number; as raw text, the
+    /// findings and the program's standard error.
     pub fn report(mut self, files_checked: u32, output: &Output) -> Report {
         fn key(found: &Finding) -> impl Ord {
             (&found.path, found.line, found.column, &found.code, &found.message)
         }
         self.list.sort_by(|left, right| key(left).cmp(&key(right)));
         self.list.dedup_by(|later, earlier| key(later) == key(earlier));
+        let mut bounded = BoundedFindings::default();
+        self.list.into_iter().for_each(|found| bounded.add(found));
+        let findings = bounded.finish();
         let mut raw = String::new();
-        for Finding { path, line, column, code, message, .. } in &self.list {
+        for Finding { path, line, column, code, message, .. } in
+            findings.iter().filter(|found| !found.path.is_empty())
+        {
             // Writing to a `String` never fails.
             let _ = match (line, column) {
                 (0, _) => writeln!(raw, "{path}: {code} {message}"),
@@ -107,7 +113,7 @@ impl<'a> Findings<'a> {
             };
         }
         raw.push_str(&output.stderr_text());
-        Report { findings: self.list, files_checked, exit_code: output.exit_code(), raw }
+        Report { findings, files_checked, exit_code: output.exit_code(), raw }
     }
 }
 

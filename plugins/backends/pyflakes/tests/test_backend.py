@@ -10,7 +10,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from pyflakes import messages  # noqa: E402
 
 from backend import flakes, nesting, settings  # noqa: E402
-from backend.findings import Invalid  # noqa: E402
+from backend.bounded import BoundedFindings  # noqa: E402
+from backend.findings import Finding, Invalid  # noqa: E402
 from backend.lint import Linter  # noqa: E402
 from backend.paths import inside  # noqa: E402
 from backend.settings import Settings  # noqa: E402
@@ -22,6 +23,22 @@ def lint(source, select=(), found=None):
         warnings.simplefilter("ignore")
         findings = Linter(found or Settings(), list(select)).check("a.py", data)
     return [(finding.line, finding.column, finding.code) for finding in findings]
+
+
+class Bounds(unittest.TestCase):
+    def test_many_findings_are_counted_and_spread_over_files(self):
+        bounded = BoundedFindings()
+        minified = [Finding(line, 1, "W291", "words") for line in range(1, 150_001)]
+        bounded.add("large.py", [*minified, Finding(150_001, 1, "E999", "words")])
+        for number in range(5_000):
+            bounded.add(f"{number}.py", [Finding(line, 1, "E501", "words") for line in range(10)])
+        kept, left_out = bounded.finish()
+        self.assertLessEqual(len(kept), 10_000)
+        self.assertEqual(len({path for path, _ in kept}), 5_001)
+        self.assertIn(("large.py", Finding(150_001, 1, "E999", "words")), kept)
+        for code, is_warning, total in [("W291", True, 150_000), ("E501", False, 50_000)]:
+            listed = sum(found.code == code for _, found in kept)
+            self.assertEqual(listed + left_out[code, is_warning], total)
 
 
 class Findings(unittest.TestCase):

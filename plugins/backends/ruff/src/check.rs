@@ -33,13 +33,17 @@ pub struct Checked {
     pub unread: Option<io::Error>,
 }
 
-/// Lints the given files, each with its own settings.
+/// Lints the given files, each with its own settings. `take` gets each file's diagnostics before the
+/// next file is linted, so that not all of them are in memory at once.
 ///
 /// # Errors
 /// A configuration file is invalid.
-pub fn check(files: &[File], settings: &mut Hierarchy) -> Result<Vec<Checked>> {
+pub fn check(
+    files: &[File],
+    settings: &mut Hierarchy,
+    mut take: impl FnMut(Checked),
+) -> Result<()> {
     let packages = Packages::of(files, settings)?;
-    let mut checked = Vec::new();
     for file in files {
         let settings = settings.of(&file.path)?;
         let is_excluded = (settings.file_resolver.force_exclude || !file.named)
@@ -50,10 +54,10 @@ pub fn check(files: &[File], settings: &mut Hierarchy) -> Result<Vec<Checked>> {
             );
         let Some(source_type) = lintable(&file.path, &settings.linter) else { continue };
         if !is_excluded {
-            checked.push(check_file(&file.path, source_type, &settings.linter, &packages));
+            take(check_file(&file.path, source_type, &settings.linter, &packages));
         }
     }
-    Ok(checked)
+    Ok(())
 }
 
 /// The source type if ruff lints such files. It only formats Markdown.

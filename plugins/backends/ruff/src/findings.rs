@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use cofferdam_sdk::backend::BoundedFindings;
 use cofferdam_sdk::backend::linting::{self, Finding, Report, Severity};
 use ruff_db::diagnostic::{self, Diagnostic};
 use ruff_diagnostics::{Applicability, Edit, IsolationLevel};
@@ -11,15 +12,29 @@ use ruff_source_file::LineColumn;
 use crate::check::Checked;
 use crate::offer::{Candidate, offered};
 
-/// Makes the report of all files, in order.
-pub fn report(checked: &[Checked], workspace: &Path) -> Report {
-    let mut findings = Vec::new();
-    let mut raw = String::new();
-    for file in checked {
-        let path = relative(&file.path, workspace);
+/// Makes the report of all files, in order, with a bounded number of findings.
+pub struct Collector<'a> {
+    workspace: &'a Path,
+    findings: BoundedFindings,
+    files_checked: u32,
+    /// The lines about files that could not be linted.
+    unread: String,
+}
+
+impl<'a> Collector<'a> {
+    /// Starts without any files.
+    pub fn new(workspace: &'a Path) -> Self {
+        let findings = BoundedFindings::default();
+        Self { workspace, findings, files_checked: 0, unread: String::new() }
+    }
+
+    /// Adds the diagnostics of a file.
+    pub fn add(&mut self, file: &Checked) {
+        self.files_checked = self.files_checked.saturating_add(1);
+        let path = relative(&file.path, self.workspace);
         if let Some(error) = &file.unread {
             // Writing to a `String` never fails.
-            let _ = writeln!(raw, "{path}: not linted: {error}");
+            let _ = writeln!(self.unread, "{path}: not linted: {error}");
         }
         let mut diagnostics: Vec<&Diagnostic> = file.diagnostics.iter().collect();
         diagnostics.sort_by(|a, b| a.ruff_start_ordering(b));
@@ -27,17 +42,20 @@ pub fn report(checked: &[Checked], workspace: &Path) -> Report {
             diagnostics.iter().map(|diagnostic| candidate(diagnostic)).collect();
         let offered = offered(&candidates);
         for (diagnostic, is_offered) in diagnostics.into_iter().zip(offered) {
-            let finding = finding(diagnostic, &path, workspace, is_offered);
-            let Finding { line, column, code, message, .. } = &finding;
-            let _ = writeln!(raw, "{path}:{line}:{column}: {code} {message}");
-            findings.push(finding);
+            self.findings.add(finding(diagnostic, &path, self.workspace, is_offered));
         }
     }
-    Report {
-        findings,
-        files_checked: u32::try_from(checked.len()).unwrap_or(u32::MAX),
-        exit_code: None,
-        raw,
+
+    /// The report.
+    pub fn finish(self) -> Report {
+        let findings = self.findings.finish();
+        let mut raw = self.unread;
+        for Finding { path, line, column, code, message, .. } in
+            findings.iter().filter(|found| !found.path.is_empty())
+        {
+            let _ = writeln!(raw, "{path}:{line}:{column}: {code} {message}");
+        }
+        Report { findings, files_checked: self.files_checked, exit_code: None, raw }
     }
 }
 

@@ -65,8 +65,10 @@ pub fn lint(request: &Request, context: &Context, list: List) -> Result<Report, 
         files::Error::Listing(error) => Error::Failed(error.message),
         files::Error::Other(error) => invalid(&workspace)(error),
     })?;
-    let checked = check::check(&files, &mut settings).map_err(invalid(&workspace))?;
-    Ok(findings::report(&checked, &workspace))
+    let mut report = findings::Collector::new(&workspace);
+    check::check(&files, &mut settings, |checked| report.add(&checked))
+        .map_err(invalid(&workspace))?;
+    Ok(report.finish())
 }
 
 /// Resolves a path of the request.

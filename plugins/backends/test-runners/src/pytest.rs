@@ -185,7 +185,8 @@ fn report(test: &mut Test, event: Event) {
 
 fn missing(python: &str) -> Error {
     Error::Unavailable(format!(
-        "pytest is installed neither in the project's .venv nor for {python} nor as a program"
+        "pytest is installed neither in the project's .venv nor for {python} nor as a program; \
+         install it in one of them, outside of this run, which has no network"
     ))
 }
 

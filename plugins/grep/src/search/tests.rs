@@ -8,7 +8,9 @@ use crate::text::MAX_TEXT_BYTES;
 const LINES: Collect = Collect::Lines { before: 0, after: 0 };
 
 fn settings(pattern: &str, collect: Collect) -> Settings<'_> {
-    Settings { pattern, ignore_case: false, multiline: false, collect, limit: None }
+    let limit = Limit::Page(usize::MAX);
+    let pattern = pattern.into();
+    Settings { pattern, ignore_case: false, multiline: false, collect, offset: 0, limit }
 }
 
 fn search(settings: &Settings<'_>, files: &[(&str, &[u8])]) -> Result<Found, ToolError> {
@@ -220,45 +222,37 @@ fn a_limit_sets_truncated() {
         (LINES, 2, 1, 2, true, 2),
         (LINES, 4, 3, 4, false, 3),
     ] {
-        let settings = Settings { limit: Some(limit), ..settings("x", collect) };
+        let settings = Settings { limit: Limit::Entries(limit), ..settings("x", collect) };
         let found = search(&settings, &files).unwrap();
         let seen = (found.files.len(), found.lines.len(), found.truncated, found.searched);
         assert_eq!(seen, (files_found, lines, truncated, searched), "{collect:?} {limit}");
     }
     // The last match in the result has all of its context.
-    let settings =
-        Settings { limit: Some(1), ..settings("x", Collect::Lines { before: 1, after: 1 }) };
+    let settings = Settings {
+        limit: Limit::Entries(1),
+        ..settings("x", Collect::Lines { before: 1, after: 1 })
+    };
     let found = search(&settings, &files).unwrap();
     assert_eq!((found.lines[0].before.len(), found.lines[0].after.len()), (1, 1));
 }
 
 #[test]
-fn without_a_limit_too_much_is_an_error() {
-    let fits = b"x\n".repeat(MAX_ENTRIES);
-    let too_much = b"x\n".repeat(MAX_ENTRIES + 1);
-    fn file(contents: &[u8]) -> [(&str, &[u8]); 1] {
-        [("f", contents)]
-    }
-    assert_eq!(search(&settings("x", LINES), &file(&fits)).unwrap().lines.len(), MAX_ENTRIES);
-    let error = search(&settings("x", LINES), &file(&too_much)).unwrap_err();
-    assert_eq!(error.code, "TooManyMatches");
-    assert!(error.message.contains("10000 lines"), "{}", error.message);
-    assert_eq!(
-        search(&settings("x", Collect::Counts), &file(&too_much)).unwrap().files[0].matches,
-        MAX_ENTRIES + 1
-    );
+fn without_a_limit_a_page_is_listed_and_all_is_counted() {
+    let contents = b"x\n".repeat(MAX_ENTRIES + 1);
+    let found = search(&settings("x", LINES), &[("f", &contents), ("g", b"x")]).unwrap();
+    assert!(found.truncated && found.lines.len() < 1_000);
+    assert_eq!((found.total_matches, found.total_files), (MAX_ENTRIES + 2, 2));
+    assert_eq!(found.files[0].matches, found.lines.len());
+    let later = Settings { offset: MAX_ENTRIES + 1, ..settings("x", LINES) };
+    let later = search(&later, &[("f", &contents), ("g", b"x")]).unwrap();
+    assert_eq!((later.lines.len(), later.lines[0].file.as_str()), (1, "g"));
 
-    // Context lines count; with the caller's limit, the result is cut instead.
+    // With the caller's limit, context lines count, and the search ends when it is exceeded.
     let apart = b"x\n1\n2\n3\n".repeat(MAX_ENTRIES / 4 + 1);
     let with_context = settings("x", Collect::Lines { before: 0, after: 3 });
-    assert_eq!(search(&with_context, &file(&apart)).unwrap_err().code, "TooManyMatches");
-    let found =
-        search(&Settings { limit: Some(MAX_ENTRIES), ..with_context }, &file(&apart)).unwrap();
+    let settings = Settings { limit: Limit::Entries(MAX_ENTRIES), ..with_context };
+    let found = search(&settings, &[("f", &apart)]).unwrap();
     assert_eq!((found.lines.len(), found.truncated), (MAX_ENTRIES / 4, true));
-
-    let many = vec![("f", b"x".as_slice()); MAX_ENTRIES + 1];
-    let error = search(&settings("x", Collect::Files), &many).unwrap_err();
-    assert!(error.message.contains("10000 files"), "{}", error.message);
 }
 
 #[test]
