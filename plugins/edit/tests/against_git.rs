@@ -361,7 +361,7 @@ fn check_applied(root: &Path, [before, after]: [&Tree; 2], arguments: &[&str], p
     let copy = tempfile::tempdir().unwrap();
     write(copy.path(), before);
     let context = Context::for_directory(copy.path());
-    let answer = match apply_patch(&ApplyPatch { patch: patch.to_owned() }, &context) {
+    let answer = match apply_patch(&ApplyPatch { patch: patch.to_owned(), path: None }, &context) {
         Ok(answer) => answer,
         Err(error) if arguments == BREAK_REWRITES && !git_accepts(root, &copy, patch) => {
             assert!(error.message.ends_with("it exists already"), "{error}\n{patch}");

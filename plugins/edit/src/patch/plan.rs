@@ -59,6 +59,12 @@ impl Planner<'_> {
                     "expected 'diff --git' or '--- ' and '+++ ' before the hunk".to_owned();
                 Err(PatchError::Malformed { line: patch.line, problem }.into())
             }
+            Operation::Different { old, new } => {
+                let problem = format!(
+                    "expected one file, found {old:?} and {new:?}; name it with 'path', or use git's 'rename from' and 'rename to'"
+                );
+                Err(PatchError::Malformed { line: patch.line, problem }.into())
+            }
             Operation::Modify(name) => {
                 let path = editable(self.context, &name)?;
                 let is_first = self.taken.insert(path.clone()) & self.made.insert(path.clone());
@@ -144,8 +150,9 @@ impl Planner<'_> {
     fn delete(&mut self, path: WorkspacePath, patch: FilePatch) -> Result<(), ToolError> {
         let Some(kind) = self.kind(&path, &patch)? else { return Ok(()) };
         self.add_output_line(format_args!("deleting {kind} {path}"));
+        let any_content = patch.any_content;
         if let Some(Versions { after, .. }) = self.changed(&path, kind, patch)? {
-            if !after.is_empty() {
+            if !after.is_empty() && !any_content {
                 self.failures.add(&path, "the file has more in it than the patch deletes");
             }
             self.changes.removals.push(path);
@@ -291,20 +298,12 @@ impl Planner<'_> {
         &mut self,
         path: &WorkspacePath,
         kind: Kind,
-        mut patch: FilePatch,
+        patch: FilePatch,
     ) -> Result<Option<Versions>, ToolError> {
         let before = match kind {
             Kind::File => self.context.read(path)?,
             Kind::Link => self.context.read_link(path)?.into_bytes(),
         };
-        if patch.crlf && !before.windows(2).any(|pair| pair == b"\r\n") {
-            self.add_output_line(format_args!(
-                "the patch has CRLF line ends, the file has not: read as LF"
-            ));
-            for line in patch.hunks.iter_mut().flat_map(|hunk| &mut hunk.lines) {
-                line.text = line.text.strip_suffix(b"\r").unwrap_or(line.text);
-            }
-        }
         let after = self.applied(path, &before, &patch.hunks);
         if let Some(executable) = patch.executable {
             self.add_mode_line(executable);
@@ -318,24 +317,34 @@ impl Planner<'_> {
         original: &[u8],
         hunks: &[Hunk],
     ) -> Option<Vec<u8>> {
-        for (index, hunk) in hunks.iter().enumerate() {
+        let file = apply::lines(original);
+        let applied = match apply::apply(&file, hunks) {
+            Ok(applied) => applied,
+            Err(mismatches) => {
+                self.failures.add_hunks(path, hunks, &mismatches);
+                return None;
+            }
+        };
+        for (index, (hunk, start)) in hunks.iter().zip(applied.starts).enumerate() {
+            let offset = match apply::offset(hunk, start) {
+                Some(offset) => format!(" (offset {offset:+})"),
+                None => String::new(),
+            };
             let recounted =
                 if hunk.recounted { " (wrong line counts in its header, recounted)" } else { "" };
             let (removed, added) = (hunk.count(Side::Old), hunk.count(Side::New));
             self.add_output_line(format_args!(
-                "hunk {}: line {}, -{removed} +{added}{recounted}",
+                "hunk {}: line {}, -{removed} +{added}{offset}{recounted}",
                 index + 1,
-                hunk.start + 1
+                start + 1,
             ));
         }
-        let file = apply::lines(original);
-        match apply::apply(&file, hunks) {
-            Ok(contents) => Some(contents),
-            Err(mismatches) => {
-                self.failures.add_hunks(path, &file, hunks, &mismatches);
-                None
-            }
+        if applied.line_ends_differ {
+            self.add_output_line(format_args!(
+                "line ends: those of the file are kept (the patch has others)"
+            ));
         }
+        Some(applied.contents)
     }
 
     fn add_output_line(&mut self, line: Arguments) {
@@ -367,5 +376,5 @@ struct Versions {
 
 /// Whether the hunks create a file, though no header says so.
 fn adds_a_whole_file(hunks: &[Hunk]) -> bool {
-    matches!(hunks, [hunk] if hunk.start == 0 && hunk.old_count == 0)
+    matches!(hunks, [hunk] if hunk.old_count == 0 && hunk.position.may_be_of_an_empty_file())
 }
