@@ -184,12 +184,11 @@ mod tests {
         }
     }
 
-    /// Applies hunks; returns the changed file and the starts of the hunks, or index, line and
-    /// reason of each that does not apply.
-    fn applied(
-        file: &str,
-        hunks: &str,
-    ) -> Result<(String, Vec<usize>), Vec<(usize, usize, String)>> {
+    /// Index, line and reason of each hunk that does not apply.
+    type Refused = Vec<(usize, usize, String)>;
+
+    /// Applies hunks; returns the changed file and the starts of the hunks.
+    fn applied(file: &str, hunks: &str) -> Result<(String, Vec<usize>), Refused> {
         let patch = parse(hunks.as_bytes()).unwrap();
         let file = lines(file.as_bytes());
         match apply(&file, &patch.files[0].hunks) {
@@ -202,7 +201,7 @@ mod tests {
     }
 
     fn check_refused(file: &str, hunks: &str, wanted: &[(usize, usize, &str)]) {
-        let wanted: Vec<(usize, usize, String)> =
+        let wanted: Refused =
             wanted.iter().map(|(hunk, line, why)| (*hunk, *line, (*why).to_owned())).collect();
         assert_eq!(applied(file, hunks), Err(wanted), "{file:?} {hunks:?}");
     }
