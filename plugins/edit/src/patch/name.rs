@@ -24,13 +24,38 @@ pub(super) fn mark(text: &[u8]) -> Result<Mark, String> {
     let (name, stamp) = if text.starts_with(b"\"") {
         unquote(text)?
     } else {
-        // A time stamp follows after a tab; a tab in a name is quoted.
-        let end = text.iter().position(|byte| *byte == b'\t').unwrap_or(text.len());
+        // A time stamp follows, after a tab or blanks; otherwise a tab ends the name.
+        let tab = text.iter().position(|byte| *byte == b'\t').unwrap_or(text.len());
+        let end = before_time_stamp(text).unwrap_or(tab);
         (text[..end].to_vec(), &text[end..])
     };
     let name = utf8(name)?;
     let is_epoch = is_epoch(stamp.trim_ascii());
     Ok(if name == "/dev/null" { Mark::Absent } else { Mark::Name { name, is_epoch } })
+}
+
+/// The end of the name in a text that ends in a time stamp such as `2024-05-06 07:08:09 +0200`.
+fn before_time_stamp(text: &[u8]) -> Option<usize> {
+    let mut rest = text.trim_ascii_end();
+    for shape in [&b"+0000"[..], b"00:00:00", b"0000-00-00"] {
+        let start = rest.iter().rposition(u8::is_ascii_whitespace)? + 1;
+        // Zones may have a colon, and times fractions of a second.
+        let part: Vec<u8> = rest[start..]
+            .iter()
+            .filter(|byte| shape[0] != b'+' || **byte != b':')
+            .take_while(|byte| **byte != b'.')
+            .map(|byte| match byte {
+                b'0'..=b'9' => b'0',
+                b'-' if shape[0] == b'+' => b'+',
+                byte => *byte,
+            })
+            .collect();
+        if part != shape {
+            return None;
+        }
+        rest = rest[..start].trim_ascii_end();
+    }
+    Some(rest.len())
 }
 
 /// Whether a time stamp such as `1970-01-01 01:00:00.000000000 +0100` is the epoch.
@@ -102,23 +127,21 @@ pub(super) fn common_in_git_line(text: &[u8]) -> Option<String> {
 }
 
 /// The file name of two sides: they are equal, or equal after two different first directories
-/// (`a/` and `b/`, `old/` and `new/`), or the old one ends in `.orig` or `~`.
+/// (`a/` and `b/`, `old/` and `new/`), but for an ending of one of them such as `.orig` or `~`.
 pub(super) fn common<'a>(old: &'a str, new: &'a str) -> Option<&'a str> {
-    if old == new {
-        return Some(old);
-    }
-    let old = without_backup_suffix(old);
-    if old == new {
-        return Some(old);
-    }
-    let ((_, old_rest), (_, new_rest)) = (old.split_once('/')?, new.split_once('/')?);
-    (old_rest == new_rest && !old_rest.is_empty()).then_some(old_rest)
+    without_ending(old, new).or_else(|| {
+        let ((_, old), (_, new)) = (old.split_once('/')?, new.split_once('/')?);
+        without_ending(old, new)
+    })
 }
 
-/// A name without the ending of a file that was kept before a change.
-fn without_backup_suffix(name: &str) -> &str {
-    let shorter = name.strip_suffix(".orig").or_else(|| name.strip_suffix('~'));
-    shorter.filter(|name| !name.is_empty() && !name.ends_with('/')).unwrap_or(name)
+/// The shorter one of two names if the longer one only has an ending more.
+fn without_ending<'a>(old: &'a str, new: &'a str) -> Option<&'a str> {
+    let (short, long) = if old.len() < new.len() { (old, new) } else { (new, old) };
+    let ending = long.strip_prefix(short)?;
+    let is_ending = ending.is_empty()
+        || (ending.starts_with(['.', '~', '+', '-', '_']) && !ending.contains('/'));
+    (is_ending && !short.is_empty() && !short.ends_with('/')).then_some(short)
 }
 
 /// Whether `path` may be the file that a header names: equal, or one of both lacks directories at
@@ -127,7 +150,7 @@ pub(super) fn may_be(name: &str, path: &str) -> bool {
     let is_below = |long: &str, short: &str| {
         long.strip_suffix(short).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
     };
-    let name = without_backup_suffix(name);
+    let name = name.strip_suffix(".orig").or_else(|| name.strip_suffix('~')).unwrap_or(name);
     is_below(name, path) || is_below(path, name)
 }
 
@@ -195,6 +218,11 @@ mod tests {
             ("a/src/main.rs", Ok("a/src/main.rs")),
             ("a/with blank\t2024-01-01 00:00:00.0 +0100", Ok("a/with blank")),
             ("a/with blank\t", Ok("a/with blank")),
+            ("a/tab\there\t2024-01-01 00:00:00.0 +0100", Ok("a/tab\there")),
+            ("a/x    2010-08-18 20:13:31.48 -05:00", Ok("a/x")),
+            ("a/x 2010-08-18", Ok("a/x 2010-08-18")),
+            ("a/x 2010-08-18 20:13:31 EST", Ok("a/x 2010-08-18 20:13:31 EST")),
+            ("a/x\tSun Jan  1 00:00:00 2024", Ok("a/x")),
             (r#""a/tab\there""#, Ok("a/tab\there")),
             (r#""a/\303\244 \"q\" \\"	stamp"#, Ok("a/ä \"q\" \\")),
             (r#""a/open"#, Err(r#"the file name "\"a/open" has no closing quote"#)),
@@ -247,7 +275,10 @@ mod tests {
             ("a/x.orig", "b/x", Some("x")),
             ("x.orig", "x.orig", Some("x.orig")),
             ("old/x", "new/y", None),
-            ("x", "x.orig", None),
+            ("x", "x.new", Some("x")),
+            ("a/x", "b/x+", Some("x")),
+            ("x", "xy", None),
+            ("a/.orig", "b/x", None),
             ("a/", "b/", None),
         ] {
             assert_eq!(common(old, new), wanted, "{old} {new}");

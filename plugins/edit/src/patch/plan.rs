@@ -26,6 +26,7 @@ pub(super) fn plan(
         before: Before::new(context, &files)?,
         taken: BTreeSet::new(),
         made: BTreeSet::new(),
+        edited: BTreeSet::new(),
         failures: Failures::default(),
         changes: Changes::default(),
         output: String::new(),
@@ -44,6 +45,8 @@ struct Planner<'a> {
     taken: BTreeSet<WorkspacePath>,
     /// Files that the patch changes or creates.
     made: BTreeSet<WorkspacePath>,
+    /// Of those, the files whose content is that before the patch, or a new one.
+    edited: BTreeSet<WorkspacePath>,
     failures: Failures,
     changes: Changes,
     output: String,
@@ -67,6 +70,9 @@ impl Planner<'_> {
             }
             Operation::Modify(name) => {
                 let path = editable(self.context, &name)?;
+                if self.edited.contains(&path) {
+                    return self.modify_again(path, &patch);
+                }
                 let is_first = self.taken.insert(path.clone()) & self.made.insert(path.clone());
                 if !self.is_once(&path, is_first) {
                     return Ok(());
@@ -126,8 +132,28 @@ impl Planner<'_> {
         self.add_output_line(format_args!("patching {kind} {path}"));
         let executable = patch.executable;
         if let Some(versions) = self.changed(&path, kind, patch)? {
+            if kind == Kind::File {
+                self.edited.insert(path.clone());
+            }
             self.change_in_place(path, kind, versions, executable);
         }
+        Ok(())
+    }
+
+    /// Changes a file that an earlier part of the patch changes or creates, as that leaves it.
+    fn modify_again(&mut self, path: WorkspacePath, patch: &FilePatch) -> Result<(), ToolError> {
+        let earlier = self.changes.writes.iter().position(|(written, _)| *written == path);
+        let before = match earlier {
+            Some(index) => self.changes.writes.swap_remove(index).1,
+            None => self.context.read(&path)?,
+        };
+        self.add_output_line(format_args!("patching file {path}"));
+        if let Some(executable) = patch.executable {
+            self.changes.modes.push((path.clone(), executable));
+            self.add_mode_line(executable);
+        }
+        let after = self.applied(&path, &before, &patch.hunks);
+        self.changes.writes.push((path, after.unwrap_or(before)));
         Ok(())
     }
 
@@ -141,6 +167,9 @@ impl Planner<'_> {
             let executable = patch.executable == Some(true);
             if executable {
                 self.add_mode_line(executable);
+            }
+            if kind == Kind::File {
+                self.edited.insert(path.clone());
             }
             self.create_entry(path, kind, contents, executable);
         }
@@ -169,8 +198,8 @@ impl Planner<'_> {
         let (kind, is_free) = (self.kind(&source, &patch)?, self.free_target(&target)?);
         let (Some(kind), Some(is_free)) = (kind, is_free) else { return Ok(()) };
         self.add_output_line(format_args!("renaming {kind} {source} to {target}"));
-        // If the target is not free yet, or a link gets another target, the file is created anew.
-        if !is_free || (kind == Kind::Link && !patch.hunks.is_empty()) {
+        // If the target is not free yet, the file is created anew. So are links, which come last.
+        if !is_free || kind == Kind::Link {
             self.copied(&source, target, kind, patch)?;
             self.changes.removals.push(source);
             return Ok(());

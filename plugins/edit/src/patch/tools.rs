@@ -532,6 +532,11 @@ mod tests {
             assert!(!directory.path().join("dir/new").exists());
             fs::remove_dir_all(directory.path().join("l")).unwrap();
         }
+        // Nor through one that it renames.
+        let directory = workspace(&[("dir/x", "a\n"), ("l ->", "dir")]);
+        let patch = rename("l", "m") + &create("m/new");
+        assert_eq!(apply(&directory, &patch).unwrap_err().message, "m exists already");
+        assert!(!directory.path().join("dir/new").exists());
     }
 
     #[test]
@@ -711,7 +716,7 @@ rename to y
             (
                 format!("{EDIT_X}{EDIT_X}"),
                 "PatchFailed",
-                "patch failed: x: the patch names it more than once",
+                "patch failed: x: hunk 1, line 1: the line differs; expected \"a\", found \"b\"",
             ),
         ] {
             check_refused(&patch, code, message);
@@ -738,6 +743,24 @@ rename to y
         );
         for again in [first, second] {
             assert_eq!(apply(&directory, again).unwrap_err().code, "PatchFailed");
+        }
+    }
+
+    #[test]
+    fn a_second_part_for_a_file_applies_to_the_result_of_the_first() {
+        let mode = "diff --git a/x b/x\nold mode 100644\nnew mode 100755\n";
+        for (patch, wanted) in [
+            (
+                EDIT_X.to_owned() + &EDIT_X.replace("-a", "-b").replace("\n+b", "\n+c"),
+                &["x: c\n"][..],
+            ),
+            (mode.to_owned() + EDIT_X, &["x*: b\n"]),
+            (EDIT_X.to_owned() + mode, &["x*: b\n"]),
+            (create("n") + "--- a/n\n+++ b/n\n@@ -1 +1 @@\n-new\n+newer\n", &["n: newer\n"]),
+        ] {
+            let (found, answer) = applied(&[("x", "a\n")], &patch);
+            answer.unwrap_or_else(|error| unreachable!("{error}\n{patch}"));
+            assert_eq!(found, wanted, "{patch}");
         }
     }
 
@@ -853,7 +876,7 @@ rename to y
                 "patch failed: y: hunk 1, line 1: the line differs; expected \"3\", found \"1\"",
             ),
             (
-                "*** Update File: y\n@@\n-1\n+one\n*** Update File: y\n@@\n-2\n+two\n",
+                "*** Update File: y\n@@\n-1\n+one\n*** Delete File: y\n",
                 "PatchFailed",
                 "patch failed: y: the patch names it more than once",
             ),
