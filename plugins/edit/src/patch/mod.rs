@@ -16,8 +16,9 @@
 //! | `tools` | the two tools |
 //!
 //! Hunks apply at their line numbers, or at the only place that has exactly their lines. All of a
-//! patch refers to the files before it, so two files can swap their names. Not supported on
-//! purpose: fuzz, binary patches, submodules, combined diffs.
+//! patch refers to the files before it, so two files can swap their names; but several parts that
+//! change one file apply one after the other. Not supported on purpose: fuzz, binary patches,
+//! submodules, combined diffs.
 //!
 //! The format is the one of git's "Generating patch text with -p"
 //! (<https://git-scm.com/docs/diff-format>) and of POSIX `diff -u`.

@@ -90,6 +90,9 @@ fn minutes_of_zone(zone: &str) -> Option<i32> {
 fn minutes(text: &str) -> Option<i32> {
     let (hours, minutes) = text.split_at_checked(2)?;
     let minutes = minutes.strip_prefix(':').unwrap_or(minutes);
+    if minutes.len() != 2 {
+        return None;
+    }
     Some(hours.parse::<i32>().ok()? * 60 + minutes.parse::<i32>().ok()?)
 }
 
@@ -254,6 +257,7 @@ mod tests {
             ("1970-01-01 00:00:00", false),
             ("1969-12-31 19:00:00 +0500", false),
             ("2024-01-01 00:00:00 +0000", false),
+            ("1970-01-01 99:2147483647:00 +0000", false),
             ("1970-01-01 ä0:00:00 +0000", false),
             ("", false),
         ] {
