@@ -50,22 +50,21 @@ impl Changes {
         }
         let sources = self.renames.iter().map(|(source, _)| source);
         for path in self.removals.iter().chain(sources) {
-            remove_emptied(path, context)?;
+            remove_emptied(path, context);
         }
         Ok(())
     }
 }
 
-/// Removes the directories above a removed file that are empty now, as git does.
-fn remove_emptied(path: &WorkspacePath, context: &Context) -> Result<(), ToolError> {
+/// Removes the directories above a removed file that are empty now, as git does. Those that may not
+/// be removed stay.
+fn remove_emptied(path: &WorkspacePath, context: &Context) {
     let parents: Vec<WorkspacePath> = path.parents().collect();
     for parent in parents.iter().rev() {
         let local = context.local(parent);
         let is_empty = fs::read_dir(&local).is_ok_and(|mut entries| entries.next().is_none());
-        if !is_empty {
+        if !is_empty || fs::remove_dir(local).is_err() {
             break;
         }
-        fs::remove_dir(local).map_err(|error| ToolError::io(parent.as_str(), &error))?;
     }
-    Ok(())
 }
