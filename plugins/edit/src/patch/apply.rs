@@ -309,6 +309,11 @@ mod tests {
             let again = applied(&found, hunk).unwrap_err();
             assert_eq!(again[0].2, "the lines that it adds are already there", "{hunk}");
         }
+        let (hunk, wanted) = (
+            "@@ -2 +2 @@\n-b\n+c\n",
+            "the line differs (the file has the hunk's new lines at line 2 already)",
+        );
+        check_refused("a\nc\n", hunk, &[(0, 2, wanted)]);
         // The same lines as those beside them.
         for (file, hunk, changed) in [
             ("a\na\n", "@@ -2 +2,2 @@\n a\n+a\n", "a\na\na\n"),

@@ -277,11 +277,27 @@ fn mismatch<'a>(file: &[&'a [u8]], index: usize, hunk: &Hunk<'a>) -> Mismatch<'a
         (Some(found), Some(wanted)) => difference(found, wanted),
         (Some(_), None) => "the hunk must end at the end of the file, which goes on",
     };
+    let reason = match new_lines_at(file, hunk) {
+        Some(at) => {
+            format!("{reason} (the file has the hunk's new lines at line {} already)", at + 1)
+        }
+        None => reason.to_owned(),
+    };
     Mismatch {
         expected: wanted.map(|line| line.text),
         found: file.get(line).map(|line| line.strip_suffix(b"\n").unwrap_or(line)),
-        ..problem(index, line, reason.to_owned())
+        ..problem(index, line, reason)
     }
+}
+
+/// The first place of the lines that the hunk leaves, if it adds some.
+fn new_lines_at(file: &[&[u8]], hunk: &Hunk) -> Option<usize> {
+    if hunk.count(Side::New) == 0 {
+        return None;
+    }
+    let lines: Vec<Line> =
+        hunk.new_lines().map(|line| Line { side: Side::Both, ..*line }).collect();
+    occurrences(file, &Hunk { lines, ..hunk.clone() }).first().copied()
 }
 
 /// The number of the hunk's first lines that the file has at `start`, at most `limit`.

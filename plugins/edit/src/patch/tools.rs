@@ -716,7 +716,7 @@ rename to y
             (
                 format!("{EDIT_X}{EDIT_X}"),
                 "PatchFailed",
-                "patch failed: x: hunk 1, line 1: the line differs; expected \"a\", found \"b\"",
+                "patch failed: x: hunk 1, line 1: the line differs (the file has the hunk's new lines at line 1 already); expected \"a\", found \"b\"",
             ),
         ] {
             check_refused(&patch, code, message);
