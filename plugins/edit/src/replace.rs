@@ -1,6 +1,7 @@
 //! `atomic_replace`: makes several exact replacements in one file, or none of them.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::ops::Range;
 
 use cofferdam_sdk::{Context, ToolError};
@@ -15,6 +16,9 @@ const MAX_PREVIEW_CHARS: usize = 40;
 
 /// The maximum number of lines that a message lists.
 const MAX_LISTED_LINES: usize = 20;
+
+/// The maximum number of hints at texts that are nearly the one that was not found.
+const MAX_HINTS: usize = 10;
 
 /// The arguments of the tool.
 #[derive(Debug, Deserialize)]
@@ -188,6 +192,8 @@ struct Text<'a> {
     /// The text with LF line ends only, if it has others, and the positions of the line feeds in
     /// it that follow a carriage return in the file.
     plain: Option<(String, Vec<usize>)>,
+    /// The number of hints that are still given.
+    hints: Cell<usize>,
 }
 
 impl<'a> Text<'a> {
@@ -207,7 +213,7 @@ impl<'a> Text<'a> {
             }
             (plain, line_feeds)
         });
-        Self { text, plain }
+        Self { text, plain, hints: Cell::new(MAX_HINTS) }
     }
 
     /// The ranges of the replacement's `old_string`, each with its new text.
@@ -223,7 +229,7 @@ impl<'a> Text<'a> {
         }
         let (mut ranges, exact) = self.ranges(old, *replace_all);
         if ranges.is_empty() {
-            let hint = nearest::hint(self.text, old).map(|hint| format!("; {hint}"));
+            let hint = self.hint(old).map(|hint| format!("; {hint}"));
             return Err(format!("not found{}{}", shown(old), hint.unwrap_or_default()));
         }
         if let [only] = ranges.as_slice()
@@ -248,6 +254,12 @@ impl<'a> Text<'a> {
             (range, new)
         };
         Ok(ranges.into_iter().map(with_new).collect())
+    }
+
+    /// What is nearest to a text that is not found; only for the first ones, since it takes time.
+    fn hint(&self, old: &str) -> Option<String> {
+        self.hints.set(self.hints.get().checked_sub(1)?);
+        nearest::hint(self.text, old)
     }
 
     /// The ranges of `old` without overlaps, and whether it was found as it is; otherwise with any
@@ -497,6 +509,10 @@ mod tests {
             let errors = replace(text, &replacements(&[(old, "x")])).unwrap_err();
             assert_eq!(errors, [format!("Replacement 0: not found: {}{wanted}", old.trim())]);
         }
+        let many = replacements(&[("return  1", "x"); 12]);
+        let errors = replace("return 1\n", &many).unwrap_err();
+        let hints = errors.iter().filter(|error| error.contains("; only blanks differ"));
+        assert_eq!((errors.len(), hints.count()), (12, MAX_HINTS));
     }
 
     #[test]
