@@ -6,11 +6,14 @@
 //! | [`move_text`] | `move_text` |
 //! | [`patch`] | `edit_code`, `apply_patch` |
 //!
+//! `nearest` finds text that is nearly the one that a caller looked for.
+//!
 //! Each tool does all checks that it can before it writes, so that an error lists all problems.
 //! Files written before an error are not restored here: the host discards all changes of a failed
 //! call.
 
 pub mod move_text;
+mod nearest;
 pub mod patch;
 mod paths;
 pub mod replace;

@@ -356,15 +356,22 @@ fn patch_from(root: &Path, arguments: &[&str]) -> String {
 }
 
 /// Applies a patch to `before` and checks that the result is `after`. With `--break-rewrites`
-/// the patch may be refused if git refuses it too.
+/// and without context, the patch may be refused if git refuses it too.
 fn check_applied(root: &Path, [before, after]: [&Tree; 2], arguments: &[&str], patch: &str) {
     let copy = tempfile::tempdir().unwrap();
     write(copy.path(), before);
     let context = Context::for_directory(copy.path());
-    let answer = match apply_patch(&ApplyPatch { patch: patch.to_owned() }, &context) {
+    let answer = match apply_patch(&ApplyPatch { patch: patch.to_owned(), path: None }, &context) {
         Ok(answer) => answer,
         Err(error) if arguments == BREAK_REWRITES && !git_accepts(root, &copy, patch) => {
             assert!(error.message.ends_with("it exists already"), "{error}\n{patch}");
+            return;
+        }
+        Err(error) if patch.contains("@@ -0,0 ") && !git_accepts(root, &copy, patch) => {
+            assert!(
+                error.message.contains("'-0,0' says that the file is empty"),
+                "{error}\n{patch}"
+            );
             return;
         }
         Err(error) => unreachable!("git {arguments:?}: {error}\n{patch}"),
@@ -397,4 +404,147 @@ fn patches_of_git_apply() {
         }
     }
     assert!(seen.values().all(|count| *count > 5), "the random changes are too tame: {seen:?}");
+}
+
+/// Some lines that occur once, with line ends, and their number.
+fn numbered_lines(random: &mut Random, end: &str) -> Vec<String> {
+    let count = 30 + random.below(60);
+    (0..count).map(|number| format!("{number} {:x}{end}", random.below(1 << 30))).collect()
+}
+
+/// Changes, adds and removes a few lines that are at least `distance` lines apart.
+fn changed_lines(random: &mut Random, lines: &[String], distance: usize) -> Vec<String> {
+    let mut changed = Vec::new();
+    let mut next = random.below(distance);
+    for (index, line) in lines.iter().enumerate() {
+        if index != next {
+            changed.push(line.clone());
+            continue;
+        }
+        next += distance + random.below(distance);
+        match random.below(3) {
+            0 => {}
+            1 => changed.push(format!("changed {line}")),
+            _ => changed.extend([line.clone(), format!("added {line}")]),
+        }
+    }
+    changed
+}
+
+/// Makes a patch of `from` and `to` with git, with `context` lines of context.
+fn diff(from: &str, to: &str, context: usize) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    git(directory.path(), &["init", "--quiet"]).unwrap();
+    fs::write(directory.path().join("x"), from).unwrap();
+    git(directory.path(), &["add", "x"]).unwrap();
+    fs::write(directory.path().join("x"), to).unwrap();
+    git(directory.path(), &["diff", &format!("-U{context}")]).unwrap()
+}
+
+/// Applies a patch to a file with this tool, and with git; `None` where it is refused.
+fn applied_by_both(file: &str, patch: &str) -> [Option<String>; 2] {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x");
+    fs::write(&path, file).unwrap();
+    let context = Context::for_directory(directory.path());
+    let args = ApplyPatch { patch: patch.to_owned(), path: None };
+    let own = apply_patch(&args, &context).ok().map(|_| fs::read_to_string(&path).unwrap());
+    fs::write(&path, file).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("patch"), patch).unwrap();
+    let name = place.path().join("patch");
+    let by_git = git(directory.path(), &["apply", name.to_str().unwrap()]).ok();
+    [own, by_git.map(|_| fs::read_to_string(&path).unwrap())]
+}
+
+#[test]
+fn hunks_of_a_changed_file_apply_where_git_applies_them() {
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let (mut hunks, mut moved, mut refused_by_git) = (0, 0, 0);
+    for round in 0..40 {
+        let end = if round % 3 == 0 { "\r\n" } else { "\n" };
+        let original = numbered_lines(&mut random, end);
+        let changed = changed_lines(&mut random, &original, 8);
+        let patch = diff(&original.concat(), &changed.concat(), 3);
+        // Lines before the hunks, and perhaps after them, that the patch does not know.
+        let added: String = (0..random.below(9)).map(|n| format!("before {n}{end}")).collect();
+        let after = if random.chance(50) { format!("after{end}") } else { String::new() };
+        let around = |lines: &[String]| format!("{added}{}{after}", lines.concat());
+        let [own, by_git] = applied_by_both(&around(&original), &patch);
+        assert_eq!(own.unwrap(), around(&changed), "{patch}");
+        // git requires that a hunk without context at its end is at the end of the file.
+        match by_git {
+            Some(by_git) => assert_eq!(by_git, around(&changed), "{patch}"),
+            None => refused_by_git += 1,
+        }
+        hunks += patch.matches("\n@@ ").count();
+        moved += usize::from(!added.is_empty());
+    }
+    assert!(hunks > 120 && moved > 25 && refused_by_git < 25, "{hunks} {moved} {refused_by_git}");
+}
+
+#[test]
+fn repeated_lines_apply_as_with_git_or_are_refused() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut applied, mut refused) = (0, 0);
+    for _ in 0..50 {
+        let count = 20 + random.below(20);
+        let original: Vec<String> =
+            (0..count).map(|_| format!("{}\n", random.pick(&["", "}", "a"]))).collect();
+        let changed = changed_lines(&mut random, &original, 7);
+        let patch = diff(&original.concat(), &changed.concat(), 1 + random.below(3));
+        if patch.is_empty() {
+            continue;
+        }
+        let added: String = (0..random.below(3)).map(|n| format!("before {n}\n")).collect();
+        let file = format!("{added}{}", original.concat());
+        let wanted = format!("{added}{}", changed.concat());
+        let [own, by_git] = applied_by_both(&file, &patch);
+        match own {
+            Some(own) => {
+                applied += 1;
+                // At its line number a hunk may fit by accident: there git applies it too.
+                assert!(
+                    own == wanted || by_git.is_none_or(|by_git| by_git == own),
+                    "{patch}\n{file}"
+                );
+            }
+            None => refused += 1,
+        }
+    }
+    assert!(applied > 20 && refused > 10, "{applied} {refused}");
+}
+
+#[test]
+fn patches_fit_files_with_other_line_ends() {
+    let mut random = Random(0xda94_2042_e4dd_58b5);
+    for _ in 0..20 {
+        let original = numbered_lines(&mut random, "\n");
+        let changed = changed_lines(&mut random, &original, 8);
+        let (original, changed) = (original.concat(), changed.concat());
+        let crlf = |text: &str| text.replace('\n', "\r\n");
+        let patch = diff(&original, &changed, 3);
+        let [own, _] = applied_by_both(&crlf(&original), &patch);
+        assert_eq!(own.unwrap(), crlf(&changed), "{patch}");
+        for patch in [crlf(&patch), diff(&crlf(&original), &crlf(&changed), 3)] {
+            let [own, _] = applied_by_both(&original, &patch);
+            assert_eq!(own.unwrap(), changed, "{patch}");
+        }
+    }
+}
+
+#[test]
+fn no_patch_applies_twice() {
+    let mut random = Random(0xbf58_476d_1ce4_e5b9);
+    for _ in 0..30 {
+        let original = numbered_lines(&mut random, "\n");
+        let mut changed = changed_lines(&mut random, &original, 8);
+        if random.chance(50) {
+            changed.push("the end\n".to_owned());
+        }
+        let (context, changed) = (random.below(4), changed.concat());
+        let patch = diff(&original.concat(), &changed, context.max(1));
+        let [own, _] = applied_by_both(&changed, &patch);
+        assert_eq!(own, None, "{patch}");
+    }
 }

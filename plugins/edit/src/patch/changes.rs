@@ -5,8 +5,8 @@ use std::fs;
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 
 /// All changes of a patch. They are made in the order of the fields, so that a file can take the
-/// path of a removed one regardless of the order in the patch. Links are created last, so that
-/// nothing is written through them.
+/// path of a removed one regardless of the order in the patch. Links are created after files, so
+/// that nothing is written through them. Directories that are left empty are removed last.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Files and links to remove.
@@ -48,6 +48,23 @@ impl Changes {
         for (path, target) in &self.links {
             context.create_link(path, target)?;
         }
+        let sources = self.renames.iter().map(|(source, _)| source);
+        for path in self.removals.iter().chain(sources) {
+            remove_emptied(path, context);
+        }
         Ok(())
+    }
+}
+
+/// Removes the directories above a removed file that are empty now, as git does. Those that may not
+/// be removed stay.
+fn remove_emptied(path: &WorkspacePath, context: &Context) {
+    let parents: Vec<WorkspacePath> = path.parents().collect();
+    for parent in parents.iter().rev() {
+        let local = context.local(parent);
+        let is_empty = fs::read_dir(&local).is_ok_and(|mut entries| entries.next().is_none());
+        if !is_empty || fs::remove_dir(local).is_err() {
+            break;
+        }
     }
 }

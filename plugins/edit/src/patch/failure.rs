@@ -4,11 +4,10 @@
 use cofferdam_sdk::{ToolError, WorkspacePath};
 use serde::Serialize;
 
-use super::apply::{Mismatch, nearest};
-use super::{Hunk, Shown};
+use super::place::Mismatch;
+use super::{Hunk, Position, Shown};
 
-/// The maximum number of failures that are described; more are only counted. It also bounds the
-/// searches for positions where hunks would apply.
+/// The maximum number of failures that are described; more are only counted.
 const MAX_DESCRIBED: usize = 50;
 
 /// The maximum length of a line in the document, in characters.
@@ -67,19 +66,17 @@ impl Failures {
     pub(super) fn add_hunks(
         &mut self,
         path: &WorkspacePath,
-        file: &[&[u8]],
         hunks: &[Hunk],
         mismatches: &[Mismatch],
     ) {
         let room = MAX_DESCRIBED.saturating_sub(self.described.len()).min(mismatches.len());
         self.more += mismatches.len() - room;
         for mismatch in &mismatches[..room] {
-            let would_apply_at =
-                nearest(file, &hunks[mismatch.hunk]).filter(|at| *at != hunks[mismatch.hunk].start);
-            self.messages.push(describe(path, mismatch, would_apply_at));
+            let would_apply_at = nearest(&mismatch.fits, &hunks[mismatch.hunk].position);
+            self.messages.push(describe(path, mismatch));
             self.described.push(Failure {
                 file: path.as_str().to_owned(),
-                reason: mismatch.reason.to_owned(),
+                reason: mismatch.reason.clone(),
                 hunk: Some(HunkFailure {
                     hunk: mismatch.hunk + 1,
                     line: mismatch.line,
@@ -108,7 +105,12 @@ impl Failures {
     }
 }
 
-fn describe(path: &WorkspacePath, mismatch: &Mismatch, would_apply_at: Option<usize>) -> String {
+fn nearest(fits: &[usize], position: &Position) -> Option<usize> {
+    let stated = if let Position::After(stated) = position { *stated } else { 0 };
+    fits.iter().copied().min_by_key(|at| at.abs_diff(stated))
+}
+
+fn describe(path: &WorkspacePath, mismatch: &Mismatch) -> String {
     let Mismatch { hunk, line, reason, .. } = mismatch;
     let mut message = format!("{path}: hunk {}, line {line}: {reason}", hunk + 1);
     if let Some(expected) = mismatch.expected {
@@ -117,7 +119,7 @@ fn describe(path: &WorkspacePath, mismatch: &Mismatch, would_apply_at: Option<us
     if let Some(found) = mismatch.found {
         message.push_str(&format!(", found {}", Shown(found)));
     }
-    if let Some(at) = would_apply_at {
+    if let [at] = mismatch.fits[..] {
         message.push_str(&format!("; it would apply at line {}", at + 1));
     }
     message

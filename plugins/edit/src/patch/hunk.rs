@@ -1,10 +1,10 @@
-//! Parses hunks: `@@ -OLD,COUNT +NEW,COUNT @@` and the lines below it.
+//! Parses hunks: `@@ -OLD,COUNT +NEW,COUNT @@`, or `@@` without numbers, and the lines below it.
 //!
 //! The counts are used if the lines fit them. Otherwise, as is common in patches that were not made
 //! by a program, the lines are counted, as `git apply --recount` does.
 
 use super::cursor::Cursor;
-use super::{Hunk, Line, PatchError, Side};
+use super::{Hunk, Line, PatchError, Position, Side};
 
 /// The maximum line number; keeps sums of line numbers within 32 bits.
 const MAX_LINE_NUMBER: usize = i32::MAX as usize;
@@ -19,24 +19,20 @@ pub(super) fn parse_all<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Hunk<'a>>, Pa
             cursor.back_to(end);
             return Ok(hunks);
         }
-        let hunk = parse(cursor)?;
-        if let Some(before) = hunks.last()
-            && hunk.start < before.start + before.old_count
-        {
-            return Err(PatchError::Malformed {
-                line: hunk.line,
-                problem: format!(
-                    "expected a hunk after line {} of the file, where the hunk before ends, found one that begins at line {}",
-                    before.start + before.old_count,
-                    hunk.start + 1
-                ),
-            });
-        }
-        hunks.push(hunk);
+        hunks.push(parse(cursor, Start::Header)?);
     }
 }
 
-fn parse<'a>(cursor: &mut Cursor<'a>) -> Result<Hunk<'a>, PatchError> {
+/// Whether a hunk has to begin with a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// It begins with `@@`.
+    Header,
+    /// It may begin with one of its lines.
+    Line,
+}
+
+pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, start: Start) -> Result<Hunk<'a>, PatchError> {
     let line = cursor.number();
     if cursor.at("@@@") {
         return Err(PatchError::Malformed {
@@ -45,6 +41,41 @@ fn parse<'a>(cursor: &mut Cursor<'a>) -> Result<Hunk<'a>, PatchError> {
                 .to_owned(),
         });
     }
+    let position = match unnumbered(cursor) {
+        Some(position) => position,
+        None if start == Start::Line && !cursor.at("@@") => {
+            Position::Unnumbered { headings: Vec::new(), at_end: false }
+        }
+        None => return numbered(cursor),
+    };
+    let body = recount(cursor)?;
+    if body.lines.is_empty() {
+        return Err(cursor.expected(EXPECTED_LINE));
+    }
+    let old_count = body.old_count;
+    Ok(Hunk { line, position, old_count, recounted: false, open_end: false, lines: body.lines })
+}
+
+/// Reads headers without line numbers: `@@`, or `@@ ` and the beginning of a line above the hunk;
+/// several ones in a row narrow it down. `None` if the header has numbers.
+fn unnumbered<'a>(cursor: &mut Cursor<'a>) -> Option<Position<'a>> {
+    let is_numbered =
+        |text: &[u8]| matches!(text, [b' ', b'-', digit, ..] if digit.is_ascii_digit());
+    cursor.after("@@").filter(|text| !is_numbered(text))?;
+    let mut headings = Vec::new();
+    while let Some(text) = cursor.after("@@").filter(|text| !is_numbered(text)) {
+        let text = text.trim_ascii();
+        let text = text.strip_suffix(b"@@").unwrap_or(text).trim_ascii();
+        // Such as `@@ ... @@` and `@@ -X,Y +X,Y @@`.
+        let is_placeholder = matches!(text, [] | [b'.', b'.', b'.'] | [b'-', ..]);
+        headings.extend((!is_placeholder).then_some(text));
+        cursor.advance();
+    }
+    Some(Position::Unnumbered { headings, at_end: false })
+}
+
+fn numbered<'a>(cursor: &mut Cursor<'a>) -> Result<Hunk<'a>, PatchError> {
+    let line = cursor.number();
     let header = cursor
         .header()
         .and_then(Header::parse)
@@ -62,18 +93,19 @@ fn parse<'a>(cursor: &mut Cursor<'a>) -> Result<Hunk<'a>, PatchError> {
         cursor.back_to(first);
         return Err(cursor.expected(EXPECTED_LINE));
     }
-    let start = match (header.old_start, header.old_count, body.old_count) {
+    let position = match (header.old_start, header.old_count, body.old_count) {
+        (0, _, 0) => Position::Empty,
         // Lines are only added: the number is that of the line before, ...
-        (start, 0, 0) => start,
-        (0, _, 0) => 0,
+        (start, 0, 0) => Position::After(start),
         (0, _, _) => {
             let problem = "expected an old line number of at least 1: the hunk has lines of the original file";
             return Err(PatchError::Malformed { line, problem: problem.to_owned() });
         }
         // ... otherwise that of the first line.
-        (start, _, _) => start - 1,
+        (start, _, _) => Position::After(start - 1),
     };
-    Ok(Hunk { line, start, old_count: body.old_count, recounted, lines: body.lines })
+    let old_count = body.old_count;
+    Ok(Hunk { line, position, old_count, recounted, open_end: false, lines: body.lines })
 }
 
 const EXPECTED_LINE: &str = "a line that begins with ' ', '+', '-' or '\\'";
@@ -190,7 +222,8 @@ fn counted<'a>(cursor: &mut Cursor<'a>, header: &Header) -> Option<Body<'a>> {
 fn recount<'a>(cursor: &mut Cursor<'a>) -> Result<Body<'a>, PatchError> {
     let mut body = Body::default();
     while let Some(line) = cursor.raw() {
-        let ended = ["@@", "diff ", "Index: ", "From "].iter().any(|prefix| cursor.at(prefix));
+        let ended =
+            ["@@", "diff ", "Index: ", "From ", "*** "].iter().any(|prefix| cursor.at(prefix));
         if ended || cursor.at_marks_and_hunk() || cursor.at_signature() {
             break;
         }
@@ -235,7 +268,16 @@ mod tests {
                     )
                 })
                 .collect();
-            format!("{}{}: {lines}", hunk.start, if hunk.recounted { " recounted" } else { "" })
+            let position = match &hunk.position {
+                Position::Empty => "empty".to_owned(),
+                Position::After(start) => start.to_string(),
+                Position::Unnumbered { headings, .. } => {
+                    let headings: Vec<_> =
+                        headings.iter().map(|line| String::from_utf8_lossy(line)).collect();
+                    format!("?{}", headings.join("|"))
+                }
+            };
+            format!("{position}{}: {lines}", if hunk.recounted { " recounted" } else { "" })
         };
         let rest = cursor.header().map(|line| String::from_utf8(line.to_vec()).unwrap());
         Ok((hunks.iter().map(shown).collect(), rest))
@@ -251,7 +293,7 @@ mod tests {
                 Some("diff --git"),
             ),
             ("@@ -5,0 +6 @@\n+b\n", &["5: +b"], None),
-            ("@@ -0,0 +1 @@\n+b\n\\ No newline at end of file\n", &["0: +b\\"], None),
+            ("@@ -0,0 +1 @@\n+b\n\\ No newline at end of file\n", &["empty: +b\\"], None),
             ("@@ -1 +1 @@\n-a\n\\ No newline\n+a\n", &["0: -a\\+a"], None),
             ("@@ -1,2 +1,2 @@\n-a\n\n+b\n", &["0: -a=+b"], None),
             // Lines that look like a file header are changed lines, because the counts include
@@ -295,7 +337,26 @@ mod tests {
             // Counts that are too low.
             ("@@ -1,1 +1,1 @@\n-a\n+b\n-c\n+d\n", &["0 recounted: -a+b-c+d"], None),
             ("@@ -1 +1 @@\n-a\n+b\n\n c\n", &["0 recounted: -a+b==c"], None),
-            ("@@ -0,9 +1,9 @@\n+a\n", &["0 recounted: +a"], None),
+            ("@@ -0,9 +1,9 @@\n+a\n", &["empty recounted: +a"], None),
+        ] {
+            let hunks: Vec<String> = hunks.iter().map(|hunk| (*hunk).to_owned()).collect();
+            assert_eq!(read(text).unwrap(), (hunks, rest.map(str::to_owned)), "{text}");
+        }
+    }
+
+    #[test]
+    fn headers_need_no_numbers() {
+        for (text, hunks, rest) in [
+            ("@@\n-a\n+b\n", &["?: -a+b"][..], None),
+            ("@@ ... @@\n-a\n+b\n\n@@\n c\n", &["?: -a+b", "?: =c"], None),
+            ("@@ -X,Y +X,Y @@\n-a\n", &["?: -a"], None),
+            ("@@ def f():\n-a\n", &["?def f():: -a"], None),
+            ("@@ class A @@\r\n@@   def f():\r\n-a\r\n", &["?class A|def f():: -a\r"], None),
+            (
+                "@@ -1 +1 @@\n-a\n+b\n@@\n-c\n--- x\n+++ x\n@@\n",
+                &["0: -a+b", "?: -c"],
+                Some("--- x"),
+            ),
         ] {
             let hunks: Vec<String> = hunks.iter().map(|hunk| (*hunk).to_owned()).collect();
             assert_eq!(read(text).unwrap(), (hunks, rest.map(str::to_owned)), "{text}");
@@ -310,11 +371,6 @@ mod tests {
     #[test]
     fn malformed_hunk_headers_are_reported() {
         for (text, line, problem) in [
-            (
-                "@@ def f():\n a",
-                1,
-                "expected a hunk header such as '@@ -10,7 +10,8 @@', found \"@@ def f():\"",
-            ),
             (
                 "@@ -1 +1\n a",
                 1,
@@ -334,11 +390,6 @@ mod tests {
                 "@@ -0,1 +1 @@\n-a\n+b\n",
                 1,
                 "expected an old line number of at least 1: the hunk has lines of the original file",
-            ),
-            (
-                "@@ -5,2 +5 @@\n-a\n-b\n+c\n@@ -6 +6 @@\n-b\n",
-                5,
-                "expected a hunk after line 6 of the file, where the hunk before ends, found one that begins at line 6",
             ),
         ] {
             assert_malformed(text, line, problem);

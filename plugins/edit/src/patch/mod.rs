@@ -6,6 +6,8 @@
 //! | `parse` | files and their headers |
 //! | `name` | file names: prefixes, quotes |
 //! | `hunk` | hunks, with counts that may be wrong |
+//! | `codex` | the format that begins with `*** Begin Patch` |
+//! | `place` | finds the places of hunks in a file |
 //! | `apply` | applies hunks to the content of a file |
 //! | `before` | the state of the workspace before the patch |
 //! | `failure` | collects reasons why a patch does not fit |
@@ -13,9 +15,10 @@
 //! | `changes` | makes the changes, in a safe order |
 //! | `tools` | the two tools |
 //!
-//! Hunks apply exactly at the line numbers that they name. All of a patch refers to the files
-//! before it, so two files can swap their names. Not supported on purpose: fuzz, offsets, binary
-//! patches, submodules, combined diffs.
+//! Hunks apply at their line numbers, or at the only place that has exactly their lines. All of a
+//! patch refers to the files before it, so two files can swap their names; but several parts that
+//! change one file apply one after the other. Not supported on purpose: fuzz, binary patches,
+//! submodules, combined diffs.
 //!
 //! The format is the one of git's "Generating patch text with -p"
 //! (<https://git-scm.com/docs/diff-format>) and of POSIX `diff -u`.
@@ -23,11 +26,13 @@
 mod apply;
 mod before;
 mod changes;
+mod codex;
 mod cursor;
 mod failure;
 mod hunk;
 mod name;
 mod parse;
+mod place;
 mod plan;
 mod tools;
 
@@ -56,9 +61,8 @@ pub struct FilePatch<'a> {
     pub kind: Option<Kind>,
     /// Whether the file becomes executable or not; `None`: unchanged.
     pub executable: Option<bool>,
-    /// The file's header lines end in CRLF, so the carriage returns in its hunks may be those of
-    /// the patch instead of the file.
-    pub crlf: bool,
+    /// Whether a deletion does not say what is in the file.
+    pub any_content: bool,
     /// The changes of the content, in the order of the file.
     pub hunks: Vec<Hunk<'a>>,
 }
@@ -86,6 +90,13 @@ impl fmt::Display for Kind {
 pub enum Operation {
     /// Hunks without a file header.
     Unnamed,
+    /// Hunks whose header has two names that may be of different files.
+    Different {
+        /// The name before the change, as written.
+        old: String,
+        /// The name after the change, as written.
+        new: String,
+    },
     /// The file keeps its path.
     Modify(String),
     /// The file is created.
@@ -113,17 +124,52 @@ pub enum Operation {
 pub struct Hunk<'a> {
     /// The line of the patch at which the hunk begins, from 1.
     pub line: usize,
-    /// The number of lines of the original file before the hunk.
-    pub start: usize,
+    /// What the hunk's header says about its place.
+    pub position: Position<'a>,
     /// The number of lines of the original file in the hunk.
     pub old_count: usize,
     /// Whether the counts in its header were wrong and were ignored.
     pub recounted: bool,
+    /// Whether the hunk does not tell a last line without a newline from one with it.
+    pub open_end: bool,
     /// Old, new and unchanged lines.
     pub lines: Vec<Line<'a>>,
 }
 
+/// The place of a hunk according to its header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Position<'a> {
+    /// `-0,0`: the original file is empty or does not exist.
+    Empty,
+    /// The number of lines of the original file before the hunk.
+    After(usize),
+    /// The header has no line number.
+    Unnumbered {
+        /// Beginnings of lines above the hunk, without the blanks around them.
+        headings: Vec<&'a [u8]>,
+        /// Whether the hunk ends at the end of the file.
+        at_end: bool,
+    },
+}
+
+impl Position<'_> {
+    /// Whether a hunk that only adds lines may be there in an empty file.
+    fn may_be_of_an_empty_file(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::After(start) => *start == 0,
+            Self::Unnumbered { headings, .. } => headings.is_empty(),
+        }
+    }
+}
+
 impl<'a> Hunk<'a> {
+    /// Whether a line of a file is this line of the hunk. Line ends may be LF or CRLF.
+    fn is_line(&self, line: &Line, found: &[u8]) -> bool {
+        place::content(found) == place::content(line.text)
+            && (self.open_end || found.ends_with(b"\n") == line.newline)
+    }
+
     /// The lines that are in the original file.
     pub fn old_lines(&self) -> impl Iterator<Item = &Line<'a>> {
         self.lines.iter().filter(|line| line.side != Side::New)

@@ -5,7 +5,7 @@
 
 use super::cursor::Cursor;
 use super::name::{self, Mark};
-use super::{FilePatch, Kind, Operation, Patch, PatchError, hunk};
+use super::{FilePatch, Hunk, Kind, Operation, Patch, PatchError, Side, codex, hunk};
 
 /// Parses a patch: any number of files, each with or without git's headers; or only hunks without a
 /// file header.
@@ -21,7 +21,10 @@ pub fn parse(patch: &[u8]) -> Result<Patch<'_>, PatchError> {
     // Whether arbitrary text may follow, as before the first file.
     let mut prose = true;
     while let Some(line) = cursor.header() {
-        if cursor.at("diff --git ") {
+        if cursor.at(codex::BEGIN) {
+            files.append(&mut codex::parse(&mut cursor)?);
+            prose = true;
+        } else if cursor.at("diff --git ") {
             files.push(git_file(&mut cursor)?);
             prose = false;
         } else if cursor.at_marks() {
@@ -65,7 +68,6 @@ fn unsupported(line: &[u8]) -> Option<&'static str> {
             line.starts_with(b"diff --cc ") || line.starts_with(b"diff --combined "),
             "a combined diff (of a merge)",
         ),
-        (line == b"*** Begin Patch", "not a unified diff"),
         (line == b"***************", "a context diff; only unified diffs are applied"),
     ]
     .into_iter()
@@ -76,42 +78,48 @@ const BINARY: &str = "a binary file; only changes of text are applied";
 
 /// Parses hunks without a file header.
 fn unnamed_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
-    let (line, crlf) = (cursor.number(), at_crlf(cursor));
-    let hunks = hunk::parse_all(cursor)?;
-    Ok(FilePatch { line, operation: Operation::Unnamed, kind: None, executable: None, crlf, hunks })
+    let line = cursor.number();
+    Ok(plain(line, Operation::Unnamed, hunk::parse_all(cursor)?))
+}
+
+fn plain(line: usize, operation: Operation, hunks: Vec<Hunk>) -> FilePatch {
+    FilePatch { line, operation, kind: None, executable: None, any_content: false, hunks }
 }
 
 /// Parses a file that begins with `---` and `+++`, without `diff --git`.
 fn plain_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
-    let (line, crlf) = (cursor.number(), at_crlf(cursor));
-    let operation = match marks(cursor)? {
-        (Mark::Name(old), Mark::Name(new)) => match name::common(&old, &new) {
-            Some(name) => Operation::Modify(name.to_owned()),
-            None => {
-                let problem = format!(
-                    "expected one file, found {old:?} and {new:?}; only git's 'rename from' renames"
-                );
-                return Err(PatchError::Malformed { line, problem });
-            }
-        },
-        (Mark::Absent, Mark::Name(new)) => {
-            Operation::Create(new.strip_prefix("b/").unwrap_or(&new).to_owned())
-        }
-        (Mark::Name(old), Mark::Absent) => {
-            Operation::Delete(old.strip_prefix("a/").unwrap_or(&old).to_owned())
-        }
-        (Mark::Absent, Mark::Absent) => return Err(both_absent(line)),
-    };
+    let line = cursor.number();
+    let (old, new) = marks(cursor)?;
     let hunks = hunk::parse_all(cursor)?;
     if hunks.is_empty() {
         return Err(cursor.expected("a hunk ('@@ -') after the file header"));
     }
-    Ok(FilePatch { line, operation, kind: None, executable: None, crlf, hunks })
+    let is_empty =
+        |side: Side| hunks.iter().all(|hunk| hunk.lines.iter().all(|line| line.side == side));
+    let operation = match (old, new) {
+        (
+            Mark::Name { name: old, is_epoch: created },
+            Mark::Name { name: new, is_epoch: deleted },
+        ) => match name::common(&old, &new) {
+            Some(name) if deleted && is_empty(Side::Old) => Operation::Delete(name.to_owned()),
+            Some(name) if created && is_empty(Side::New) => Operation::Create(name.to_owned()),
+            Some(name) => Operation::Modify(name.to_owned()),
+            None => Operation::Different { old, new },
+        },
+        (Mark::Absent, Mark::Name { name, .. }) => {
+            Operation::Create(name.strip_prefix("b/").unwrap_or(&name).to_owned())
+        }
+        (Mark::Name { name, .. }, Mark::Absent) => {
+            Operation::Delete(name.strip_prefix("a/").unwrap_or(&name).to_owned())
+        }
+        (Mark::Absent, Mark::Absent) => return Err(both_absent(line)),
+    };
+    Ok(plain(line, operation, hunks))
 }
 
 /// Parses a file that begins with `diff --git`.
 fn git_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
-    let (line, crlf) = (cursor.number(), at_crlf(cursor));
+    let line = cursor.number();
     let names = cursor.after("diff --git ").unwrap_or_default();
     let mut header =
         GitHeader { line, names, common: name::common_in_git_line(names), ..GitHeader::default() };
@@ -136,13 +144,12 @@ fn git_file<'a>(cursor: &mut Cursor<'a>) -> Result<FilePatch<'a>, PatchError> {
     let operation = header.operation(marks)?;
     let executable = match operation {
         _ if header.kind == Some(Kind::Link) => None,
-        Operation::Copy { .. } => header.new_mode.or(header.index_mode),
         _ => header.new_mode,
     };
     if matches!(operation, Operation::Modify(_)) && hunks.is_empty() && executable.is_none() {
         return Err(header.malformed("expected a change of the file's content, name or mode"));
     }
-    Ok(FilePatch { line, operation, kind: header.kind, executable, crlf, hunks })
+    Ok(FilePatch { line, operation, kind: header.kind, executable, any_content: false, hunks })
 }
 
 /// The header lines from `diff --git` to `---`.
@@ -157,8 +164,6 @@ struct GitHeader<'a> {
     kind: Option<Kind>,
     /// Whether the file is executable after the patch; `None` if the mode is not changed or set.
     new_mode: Option<bool>,
-    /// Whether the file is executable according to the `index` line.
-    index_mode: Option<bool>,
     creates: bool,
     deletes: bool,
     rename_from: Option<String>,
@@ -182,7 +187,7 @@ impl GitHeader<'_> {
             self.deletes = true;
         } else if let Some(index) = cursor.after("index ") {
             if let Some(blank) = index.iter().position(|byte| *byte == b' ') {
-                self.index_mode = Some(self.mode(cursor, &index[blank + 1..])?);
+                self.mode(cursor, &index[blank + 1..])?;
             }
         } else if let Some(from) = cursor.after("rename from ") {
             self.rename_from = Some(whole(cursor, from)?);
@@ -200,23 +205,26 @@ impl GitHeader<'_> {
 
     /// Parses a mode; returns whether it is that of an executable file.
     fn mode(&mut self, cursor: &Cursor, mode: &[u8]) -> Result<bool, PatchError> {
-        let kind = match mode {
-            b"100644" | b"100755" => Kind::File,
-            b"120000" => Kind::Link,
-            b"160000" => {
+        let digits = std::str::from_utf8(mode).ok();
+        let bits = digits.and_then(|digits| u32::from_str_radix(digits, 8).ok());
+        // Of the permissions, git keeps only whether the user may execute the file.
+        let kind = match bits.map(|bits| bits & 0o770_000) {
+            Some(0o100_000) => Kind::File,
+            Some(0o120_000) => Kind::Link,
+            Some(0o160_000) => {
                 return Err(self.unsupported(
                     cursor.number(),
                     "a submodule; only files and symbolic links are changed",
                 ));
             }
-            _ => return Err(cursor.expected("mode 100644, 100755 or 120000")),
+            _ => return Err(cursor.expected("a mode such as 100644, 100755 or 120000")),
         };
         if *self.kind.get_or_insert(kind) != kind {
             return Err(cursor.expected(
                 "the mode of the same kind of file; git deletes a file and creates a link",
             ));
         }
-        Ok(mode == b"100755")
+        Ok(bits.is_some_and(|bits| bits & 0o100 != 0))
     }
 
     fn operation(&mut self, marks: Option<(Mark, Mark)>) -> Result<Operation, PatchError> {
@@ -226,9 +234,11 @@ impl GitHeader<'_> {
         }
         let (old, new) = match marks {
             Some((Mark::Absent, Mark::Absent)) => return Err(both_absent(self.line)),
-            Some((Mark::Name(old), Mark::Name(new))) => (Some(old), Some(new)),
-            Some((Mark::Name(old), Mark::Absent)) => (Some(old), None),
-            Some((Mark::Absent, Mark::Name(new))) => (None, Some(new)),
+            Some((Mark::Name { name: old, .. }, Mark::Name { name: new, .. })) => {
+                (Some(old), Some(new))
+            }
+            Some((Mark::Name { name, .. }, Mark::Absent)) => (Some(name), None),
+            Some((Mark::Absent, Mark::Name { name, .. })) => (None, Some(name)),
             None if self.creates => (None, self.common.clone()),
             None if self.deletes => (self.common.clone(), None),
             None => (self.common.clone(), self.common.clone()),
@@ -288,7 +298,7 @@ impl GitHeader<'_> {
             ));
         }
         if let Some((old, new)) = marks {
-            let is = |mark: Mark, wanted: &str| matches!(mark, Mark::Name(name) if name::is(&name, wanted));
+            let is = |mark: Mark, wanted: &str| matches!(mark, Mark::Name { name, .. } if name::is(&name, wanted));
             if !is(old, &from) || !is(new, &to) {
                 return Err(self.malformed(format!(
                     "expected the names {from:?} and {to:?} in '--- ' and '+++ '"
@@ -336,10 +346,6 @@ fn both_absent(line: usize) -> PatchError {
         line,
         problem: "expected a file name, found /dev/null on both sides".to_owned(),
     }
-}
-
-fn at_crlf(cursor: &Cursor) -> bool {
-    cursor.raw().is_some_and(|line| line.ends_with(b"\r"))
 }
 
 #[cfg(test)]
@@ -394,6 +400,13 @@ mod tests {
             ("--- a/x y\n+++ b/x y\n", modify("x y"), None),
             ("--- x\t2024-01-01\n+++ x\t2024-01-02\n", modify("x"), None),
             ("--- a/x\n+++ a/x\n", modify("a/x"), None),
+            ("--- old/x\n+++ new/x\n", modify("x"), None),
+            ("--- d/x.orig\t2024-01-01\n+++ d/x\n", modify("d/x"), None),
+            (
+                "--- a/x\n+++ b/y\n",
+                Operation::Different { old: "a/x".to_owned(), new: "b/y".to_owned() },
+                None,
+            ),
             ("--- /dev/null\n+++ b/x\n", create("x"), None),
             ("--- a/x\n+++ /dev/null\n", delete("x"), None),
             ("Index: x\n=====\n--- x\n+++ x\n", modify("x"), None),
@@ -426,6 +439,21 @@ mod tests {
     }
 
     #[test]
+    fn a_file_whose_time_is_the_epoch_is_new_or_deleted() {
+        let (stamp, epoch) = ("2024-05-06 07:08:09.0 +0200", "1970-01-01 01:00:00.000000000 +0100");
+        for (old, new, hunk, wanted) in [
+            (stamp, epoch, "@@ -1 +0,0 @@\n-a\n", delete("x")),
+            (epoch, stamp, "@@ -0,0 +1 @@\n+a\n", create("x")),
+            (stamp, epoch, HUNK, modify("x")),
+            (epoch, stamp, HUNK, modify("x")),
+            (stamp, stamp, "@@ -1 +0,0 @@\n-a\n", modify("x")),
+        ] {
+            let text = format!("diff -urN old/x new/x\n--- old/x\t{old}\n+++ new/x\t{new}\n{hunk}");
+            assert_eq!(read(&text), [(wanted, None, 1)], "{text}");
+        }
+    }
+
+    #[test]
     fn names_are_unquoted_and_headers_rename_and_copy() {
         for (header, operation, executable) in [
             (
@@ -446,7 +474,7 @@ mod tests {
             (
                 "diff --git a/x b/y\nsimilarity index 90%\ncopy from x\ncopy to y\nindex 1..2 100755\n--- a/x\n+++ b/y\n",
                 copy("x", "y"),
-                Some(true),
+                None,
             ),
         ] {
             check_with_hunk(header, &operation, executable);
@@ -491,6 +519,10 @@ mod tests {
             ("index 1..2 120000\n", Some(Kind::Link), None),
             ("new file mode 100755\n", Some(Kind::File), Some(true)),
             ("new file mode 120000\n", Some(Kind::Link), None),
+            // git keeps only whether the user may execute a file.
+            ("new file mode 100600\n", Some(Kind::File), Some(false)),
+            ("new file mode 100775\n", Some(Kind::File), Some(true)),
+            ("new file mode 100611\n", Some(Kind::File), Some(false)),
             ("deleted file mode 120000\n", Some(Kind::Link), None),
         ] {
             let (old, new) = match header.split_once(' ') {
@@ -538,10 +570,6 @@ mod tests {
             (
                 "hello\n".to_owned(),
                 "line 1 of the patch: expected 'diff --git', '--- ' and '+++ ', or '@@ -' somewhere in the patch, found \"hello\"",
-            ),
-            (
-                format!("--- a/x\n+++ b/y\n{HUNK}"),
-                "line 1 of the patch: expected one file, found \"a/x\" and \"b/y\"; only git's 'rename from' renames",
             ),
             (
                 "--- a/x\n+++ b/x\nhello".to_owned(),
@@ -603,8 +631,12 @@ mod tests {
         let git = GIT;
         for (text, wanted) in [
             (
-                format!("{git}new file mode 100600\n"),
-                "line 2 of the patch: expected mode 100644, 100755 or 120000, found \"new file mode 100600\"",
+                format!("{git}new file mode 040000\n"),
+                "line 2 of the patch: expected a mode such as 100644, 100755 or 120000, found \"new file mode 040000\"",
+            ),
+            (
+                format!("{git}new file mode 10064x\n"),
+                "line 2 of the patch: expected a mode such as 100644, 100755 or 120000, found \"new file mode 10064x\"",
             ),
             (
                 format!("{git}rename from x\n"),
@@ -658,10 +690,6 @@ mod tests {
             (
                 "diff --cc x\n".to_owned(),
                 "line 1 of the patch: diff --cc x: a combined diff (of a merge)",
-            ),
-            (
-                "*** Begin Patch\n".to_owned(),
-                "line 1 of the patch: *** Begin Patch: not a unified diff",
             ),
             (
                 "*** x\n--- y\n***************\n".to_owned(),

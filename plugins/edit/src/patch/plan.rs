@@ -26,6 +26,7 @@ pub(super) fn plan(
         before: Before::new(context, &files)?,
         taken: BTreeSet::new(),
         made: BTreeSet::new(),
+        edited: BTreeSet::new(),
         failures: Failures::default(),
         changes: Changes::default(),
         output: String::new(),
@@ -44,6 +45,8 @@ struct Planner<'a> {
     taken: BTreeSet<WorkspacePath>,
     /// Files that the patch changes or creates.
     made: BTreeSet<WorkspacePath>,
+    /// Of those, the files whose content is that before the patch, or a new one.
+    edited: BTreeSet<WorkspacePath>,
     failures: Failures,
     changes: Changes,
     output: String,
@@ -59,8 +62,17 @@ impl Planner<'_> {
                     "expected 'diff --git' or '--- ' and '+++ ' before the hunk".to_owned();
                 Err(PatchError::Malformed { line: patch.line, problem }.into())
             }
+            Operation::Different { old, new } => {
+                let problem = format!(
+                    "expected one file, found {old:?} and {new:?}; name it with 'path', or use git's 'rename from' and 'rename to'"
+                );
+                Err(PatchError::Malformed { line: patch.line, problem }.into())
+            }
             Operation::Modify(name) => {
                 let path = editable(self.context, &name)?;
+                if self.edited.contains(&path) {
+                    return self.modify_again(path, &patch);
+                }
                 let is_first = self.taken.insert(path.clone()) & self.made.insert(path.clone());
                 if !self.is_once(&path, is_first) {
                     return Ok(());
@@ -120,8 +132,28 @@ impl Planner<'_> {
         self.add_output_line(format_args!("patching {kind} {path}"));
         let executable = patch.executable;
         if let Some(versions) = self.changed(&path, kind, patch)? {
+            if kind == Kind::File {
+                self.edited.insert(path.clone());
+            }
             self.change_in_place(path, kind, versions, executable);
         }
+        Ok(())
+    }
+
+    /// Changes a file that an earlier part of the patch changes or creates, as that leaves it.
+    fn modify_again(&mut self, path: WorkspacePath, patch: &FilePatch) -> Result<(), ToolError> {
+        let earlier = self.changes.writes.iter().position(|(written, _)| *written == path);
+        let before = match earlier {
+            Some(index) => self.changes.writes.swap_remove(index).1,
+            None => self.context.read(&path)?,
+        };
+        self.add_output_line(format_args!("patching file {path}"));
+        if let Some(executable) = patch.executable {
+            self.changes.modes.push((path.clone(), executable));
+            self.add_mode_line(executable);
+        }
+        let after = self.applied(&path, &before, &patch.hunks);
+        self.changes.writes.push((path, after.unwrap_or(before)));
         Ok(())
     }
 
@@ -136,6 +168,9 @@ impl Planner<'_> {
             if executable {
                 self.add_mode_line(executable);
             }
+            if kind == Kind::File {
+                self.edited.insert(path.clone());
+            }
             self.create_entry(path, kind, contents, executable);
         }
         Ok(())
@@ -144,8 +179,9 @@ impl Planner<'_> {
     fn delete(&mut self, path: WorkspacePath, patch: FilePatch) -> Result<(), ToolError> {
         let Some(kind) = self.kind(&path, &patch)? else { return Ok(()) };
         self.add_output_line(format_args!("deleting {kind} {path}"));
+        let any_content = patch.any_content;
         if let Some(Versions { after, .. }) = self.changed(&path, kind, patch)? {
-            if !after.is_empty() {
+            if !after.is_empty() && !any_content {
                 self.failures.add(&path, "the file has more in it than the patch deletes");
             }
             self.changes.removals.push(path);
@@ -162,8 +198,8 @@ impl Planner<'_> {
         let (kind, is_free) = (self.kind(&source, &patch)?, self.free_target(&target)?);
         let (Some(kind), Some(is_free)) = (kind, is_free) else { return Ok(()) };
         self.add_output_line(format_args!("renaming {kind} {source} to {target}"));
-        // If the target is not free yet, or a link gets another target, the file is created anew.
-        if !is_free || (kind == Kind::Link && !patch.hunks.is_empty()) {
+        // If the target is not free yet, the file is created anew. So are links, which come last.
+        if !is_free || kind == Kind::Link {
             self.copied(&source, target, kind, patch)?;
             self.changes.removals.push(source);
             return Ok(());
@@ -291,20 +327,12 @@ impl Planner<'_> {
         &mut self,
         path: &WorkspacePath,
         kind: Kind,
-        mut patch: FilePatch,
+        patch: FilePatch,
     ) -> Result<Option<Versions>, ToolError> {
         let before = match kind {
             Kind::File => self.context.read(path)?,
             Kind::Link => self.context.read_link(path)?.into_bytes(),
         };
-        if patch.crlf && !before.windows(2).any(|pair| pair == b"\r\n") {
-            self.add_output_line(format_args!(
-                "the patch has CRLF line ends, the file has not: read as LF"
-            ));
-            for line in patch.hunks.iter_mut().flat_map(|hunk| &mut hunk.lines) {
-                line.text = line.text.strip_suffix(b"\r").unwrap_or(line.text);
-            }
-        }
         let after = self.applied(path, &before, &patch.hunks);
         if let Some(executable) = patch.executable {
             self.add_mode_line(executable);
@@ -318,24 +346,34 @@ impl Planner<'_> {
         original: &[u8],
         hunks: &[Hunk],
     ) -> Option<Vec<u8>> {
-        for (index, hunk) in hunks.iter().enumerate() {
+        let file = apply::lines(original);
+        let applied = match apply::apply(&file, hunks) {
+            Ok(applied) => applied,
+            Err(mismatches) => {
+                self.failures.add_hunks(path, hunks, &mismatches);
+                return None;
+            }
+        };
+        for (index, (hunk, start)) in hunks.iter().zip(applied.starts).enumerate() {
+            let offset = match apply::offset(hunk, start) {
+                Some(offset) => format!(" (offset {offset:+})"),
+                None => String::new(),
+            };
             let recounted =
                 if hunk.recounted { " (wrong line counts in its header, recounted)" } else { "" };
             let (removed, added) = (hunk.count(Side::Old), hunk.count(Side::New));
             self.add_output_line(format_args!(
-                "hunk {}: line {}, -{removed} +{added}{recounted}",
+                "hunk {}: line {}, -{removed} +{added}{offset}{recounted}",
                 index + 1,
-                hunk.start + 1
+                start + 1,
             ));
         }
-        let file = apply::lines(original);
-        match apply::apply(&file, hunks) {
-            Ok(contents) => Some(contents),
-            Err(mismatches) => {
-                self.failures.add_hunks(path, &file, hunks, &mismatches);
-                None
-            }
+        if applied.line_ends_differ {
+            self.add_output_line(format_args!(
+                "line ends: those of the file are kept (the patch has others)"
+            ));
         }
+        Some(applied.contents)
     }
 
     fn add_output_line(&mut self, line: Arguments) {
@@ -367,5 +405,5 @@ struct Versions {
 
 /// Whether the hunks create a file, though no header says so.
 fn adds_a_whole_file(hunks: &[Hunk]) -> bool {
-    matches!(hunks, [hunk] if hunk.start == 0 && hunk.old_count == 0)
+    matches!(hunks, [hunk] if hunk.old_count == 0 && hunk.position.may_be_of_an_empty_file())
 }

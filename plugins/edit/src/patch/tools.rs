@@ -1,10 +1,10 @@
 //! The tools: arguments, results, and the functions that run them.
 
-use cofferdam_sdk::{Context, ToolError};
+use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
 use super::plan::plan;
-use super::{FilePatch, Operation, parse};
+use super::{FilePatch, Operation, name, parse};
 use crate::paths::editable;
 
 /// The arguments of `edit_code`.
@@ -18,11 +18,14 @@ pub struct EditCode {
 }
 
 /// The arguments of `apply_patch`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyPatch {
-    /// A unified diff of any number of files.
+    /// A patch of any number of files.
     pub patch: String,
+    /// The file of the patch if that has one file; a file or directory of it otherwise.
+    #[serde(default)]
+    pub path: Option<String>,
 }
 
 /// The result of both tools.
@@ -37,42 +40,98 @@ pub struct Output {
 /// # Errors
 /// Those of [`apply_patch`]; `PatchPathMismatch` for a patch of another file or of several.
 pub fn edit_code(args: &EditCode, context: &Context) -> Result<Output, ToolError> {
-    let mismatch = |problem: String| {
-        Err(ToolError::invalid_args("PatchPathMismatch", format!("patch failed: {problem}")))
-    };
     let path = editable(context, &args.path)?;
     let mut patch = parse(args.patch.as_bytes())?;
     let [file] = patch.files.as_mut_slice() else {
-        return mismatch(format!(
+        return Err(mismatch(format!(
             "the patch changes {} files, not only {path}; use apply_patch",
             patch.files.len()
-        ));
+        )));
     };
     match &file.operation {
-        Operation::Unnamed => file.operation = Operation::Modify(path.as_str().to_owned()),
-        Operation::Modify(name) | Operation::Create(name) | Operation::Delete(name) => {
-            if context.resolve(name)? != path {
-                return mismatch(format!("the patch is for {name:?}, not for {path}"));
-            }
-        }
         Operation::Rename { from, to } => {
-            return mismatch(format!("the patch renames {from:?} to {to:?}; use apply_patch"));
+            Err(mismatch(format!("the patch renames {from:?} to {to:?}; use apply_patch")))
         }
         Operation::Copy { from, to } => {
-            return mismatch(format!("the patch copies {from:?} to {to:?}; use apply_patch"));
+            Err(mismatch(format!("the patch copies {from:?} to {to:?}; use apply_patch")))
         }
-    }
+        _ => name_by(&path, file, context),
+    }?;
     apply_files(patch.files, context)
+}
+
+fn mismatch(problem: String) -> ToolError {
+    ToolError::invalid_args("PatchPathMismatch", format!("patch failed: {problem}"))
+}
+
+/// Gives a file of a patch the path that the caller named, which may complete or replace what the
+/// header says.
+///
+/// # Errors
+/// `PatchPathMismatch` if the header names another file.
+fn name_by(path: &WorkspacePath, file: &mut FilePatch, context: &Context) -> Result<(), ToolError> {
+    let fits = |name: &str| {
+        context.resolve(name).is_ok_and(|name| name == *path) || name::may_be(name, path.as_str())
+    };
+    let other = |name: &str| Err(mismatch(format!("the patch is for {name:?}, not for {path}")));
+    let own = path.as_str().to_owned();
+    file.operation = match &file.operation {
+        Operation::Unnamed => Operation::Modify(own),
+        Operation::Different { old, new } if fits(old) || fits(new) => Operation::Modify(own),
+        Operation::Modify(name) if fits(name) => Operation::Modify(own),
+        Operation::Create(name) if fits(name) => Operation::Create(own),
+        Operation::Delete(name) if fits(name) => Operation::Delete(own),
+        Operation::Rename { from, to } | Operation::Copy { from, to } if fits(from) || fits(to) => {
+            return Ok(());
+        }
+        Operation::Modify(name)
+        | Operation::Create(name)
+        | Operation::Delete(name)
+        | Operation::Different { new: name, .. }
+        | Operation::Rename { to: name, .. }
+        | Operation::Copy { to: name, .. } => return other(name),
+    };
+    Ok(())
 }
 
 /// Checks a patch of any number of files, then applies it.
 ///
 /// # Errors
 /// `MalformedPatch`, `UnsupportedPatch`; `PathNotAllowed` for a file that a patch may not change;
-/// `PatchFailed` with all reasons why it does not fit the workspace; the errors of reading and
-/// writing the files.
+/// `PatchPathMismatch` if the argument `path` is another file; `PatchFailed` with all reasons why
+/// the patch does not fit the workspace; the errors of reading and writing the files.
 pub fn apply_patch(args: &ApplyPatch, context: &Context) -> Result<Output, ToolError> {
-    apply_files(parse(args.patch.as_bytes())?.files, context)
+    let mut files = parse(args.patch.as_bytes())?.files;
+    if let Some(path) = &args.path {
+        let path = context.resolve(path)?;
+        match files.as_mut_slice() {
+            files if files.iter().any(|file| is_at_or_below(&path, file, context)) => {}
+            [file] => name_by(&path, file, context)?,
+            files => {
+                let problem = format!("none of the patch's {} files is {path}", files.len());
+                return Err(mismatch(problem));
+            }
+        }
+    }
+    apply_files(files, context)
+}
+
+/// Whether `path` is a file that the patch names, or a directory above it.
+fn is_at_or_below(path: &WorkspacePath, file: &FilePatch, context: &Context) -> bool {
+    let names = match &file.operation {
+        Operation::Unnamed | Operation::Different { .. } => [None, None],
+        Operation::Modify(name) | Operation::Create(name) | Operation::Delete(name) => {
+            [Some(name), None]
+        }
+        Operation::Rename { from, to } | Operation::Copy { from, to } => [Some(from), Some(to)],
+    };
+    names.into_iter().flatten().any(|name| {
+        let named = context.resolve(name).ok();
+        let rest = named.as_ref().and_then(|named| named.as_str().strip_prefix(path.as_str()));
+        rest.is_some_and(|rest| {
+            rest.is_empty() || rest.starts_with('/') || path.as_str().is_empty()
+        })
+    })
 }
 
 fn apply_files(files: Vec<FilePatch>, context: &Context) -> Result<Output, ToolError> {
@@ -112,7 +171,7 @@ mod tests {
 
     fn apply(directory: &TempDir, patch: &str) -> Result<Output, ToolError> {
         apply_patch(
-            &ApplyPatch { patch: patch.to_owned() },
+            &ApplyPatch { patch: patch.to_owned(), path: None },
             &Context::for_directory(directory.path()),
         )
     }
@@ -285,7 +344,7 @@ mod tests {
             (
                 "--- a/x\r\n+++ b/x\r\n@@ -1 +1 @@\r\n-a\r\n+b\r\n",
                 &["x: b\n"],
-                "patching file x\nthe patch has CRLF line ends, the file has not: read as LF\nhunk 1: line 1, -1 +1",
+                "patching file x\nhunk 1: line 1, -1 +1\nline ends: those of the file are kept (the patch has others)",
             ),
         ] {
             check(patch, changes, output);
@@ -473,6 +532,11 @@ mod tests {
             assert!(!directory.path().join("dir/new").exists());
             fs::remove_dir_all(directory.path().join("l")).unwrap();
         }
+        // Nor through one that it renames.
+        let directory = workspace(&[("dir/x", "a\n"), ("l ->", "dir")]);
+        let patch = rename("l", "m") + &create("m/new");
+        assert_eq!(apply(&directory, &patch).unwrap_err().message, "m exists already");
+        assert!(!directory.path().join("dir/new").exists());
     }
 
     #[test]
@@ -511,7 +575,7 @@ diff --git a/x b/x
 --- a/x
 +++ b/x
 @@ -1 +1 @@
--b
+-x
 +B
 @@ -2,2 +2,2 @@
  b
@@ -533,7 +597,7 @@ rename to y
         assert_eq!((error.kind, error.code.as_str()), (ErrorKind::Conflict, "PatchFailed"));
         assert_eq!(
             error.message,
-            "patch failed: x: hunk 1, line 1: the line differs; expected \"b\", found \"a\"; it would apply at line 2\n\
+            "patch failed: x: hunk 1, line 1: the line differs; expected \"x\", found \"a\"\n\
              x: hunk 2, line 3: the line differs; expected \"d\", found \"c\"\n\
              y: it exists already\n\
              z: the patch names it more than once\n\
@@ -544,7 +608,7 @@ rename to y
             detail["failures"][0],
             json!({
                 "file": "x", "reason": "the line differs",
-                "hunk": 1, "line": 1, "expected": "b", "found": "a", "would_apply_at": 2,
+                "hunk": 1, "line": 1, "expected": "x", "found": "a", "would_apply_at": null,
             })
         );
         assert_eq!(detail["failures"][2], json!({ "file": "y", "reason": "it exists already" }));
@@ -632,7 +696,12 @@ rename to y
             (
                 "--- a/y\n+++ /dev/null\n@@ -1 +0,0 @@\n-2\n".to_owned(),
                 "PatchFailed",
-                "patch failed: y: hunk 1, line 1: the line differs; expected \"2\", found \"1\"; it would apply at line 2",
+                "patch failed: y: the file has more in it than the patch deletes",
+            ),
+            (
+                "--- a/y\n+++ b/y\n@@ -1 +1 @@\n-3\n+4\n".to_owned(),
+                "PatchFailed",
+                "patch failed: y: hunk 1, line 1: the line differs; expected \"3\", found \"1\"",
             ),
             (
                 "diff --git a/x b/y\ncopy from x\ncopy to y\n".to_owned(),
@@ -647,10 +716,208 @@ rename to y
             (
                 format!("{EDIT_X}{EDIT_X}"),
                 "PatchFailed",
-                "patch failed: x: the patch names it more than once",
+                "patch failed: x: hunk 1, line 1: the line differs (the file has the hunk's new lines at line 1 already); expected \"a\", found \"b\"",
             ),
         ] {
             check_refused(&patch, code, message);
+        }
+    }
+
+    /// Two patches that were both made from the original file.
+    #[test]
+    fn a_second_patch_of_the_original_applies_after_the_first() {
+        let lines: String = (1..=9).map(|line| format!("{line}\n")).collect();
+        let directory = workspace(&[("x", &lines)]);
+        let first = "--- a/x\n+++ b/x\n@@ -1,2 +1,5 @@\n 1\n+a\n+b\n+c\n 2\n";
+        let second =
+            "--- a/x\n+++ b/x\n@@ -4,3 +4,3 @@\n 4\n-5\n+V\n 6\n@@ -8,2 +8,3 @@\n 8\n 9\n+X\n";
+        apply(&directory, first).unwrap();
+        let answer = apply(&directory, second).unwrap();
+        assert_eq!(
+            answer.output,
+            "patching file x\nhunk 1: line 7, -1 +1 (offset +3)\nhunk 2: line 11, -0 +1 (offset +3)"
+        );
+        assert_eq!(
+            fs::read_to_string(directory.path().join("x")).unwrap(),
+            "1\na\nb\nc\n2\n3\n4\nV\n6\n7\n8\n9\nX\n"
+        );
+        for again in [first, second] {
+            assert_eq!(apply(&directory, again).unwrap_err().code, "PatchFailed");
+        }
+    }
+
+    #[test]
+    fn a_second_part_for_a_file_applies_to_the_result_of_the_first() {
+        let mode = "diff --git a/x b/x\nold mode 100644\nnew mode 100755\n";
+        for (patch, wanted) in [
+            (
+                EDIT_X.to_owned() + &EDIT_X.replace("-a", "-b").replace("\n+b", "\n+c"),
+                &["x: c\n"][..],
+            ),
+            (mode.to_owned() + EDIT_X, &["x*: b\n"]),
+            (EDIT_X.to_owned() + mode, &["x*: b\n"]),
+            (create("n") + "--- a/n\n+++ b/n\n@@ -1 +1 @@\n-new\n+newer\n", &["n: newer\n"]),
+        ] {
+            let (found, answer) = applied(&[("x", "a\n")], &patch);
+            answer.unwrap_or_else(|error| unreachable!("{error}\n{patch}"));
+            assert_eq!(found, wanted, "{patch}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_is_not_unique_is_refused_with_its_lines() {
+        let directory = workspace(&[("x", "b\na\nb\na\n")]);
+        let error = apply(&directory, "--- a/x\n+++ b/x\n@@ -3 +3 @@\n-a\n+c\n").unwrap_err();
+        assert_eq!(
+            error.message,
+            "patch failed: x: hunk 1, line 2: it fits at lines 2 and 4; add lines around the change"
+        );
+        let detail = error.detail.unwrap();
+        assert_eq!(detail["failures"][0]["would_apply_at"], 2);
+        let schema = serde_json::from_str(include_str!(
+            "../../../../schemas/tools/edit.apply_patch.failure.json"
+        ))
+        .unwrap();
+        jsonschema::validate(&schema, &detail).unwrap();
+    }
+
+    #[test]
+    fn patches_of_gnu_diff_are_understood() {
+        let (stamp, epoch) = ("2024-05-06 07:08:09.0 +0200", "1970-01-01 00:00:00.000000000 +0000");
+        for (patch, changes, output) in [
+            (
+                format!(
+                    "diff -urN old/dir/y new/dir/y\n--- old/dir/y\t{stamp}\n+++ new/dir/y\t{epoch}\n@@ -1,2 +0,0 @@\n-1\n-2\n"
+                ),
+                &["rm dir/y"][..],
+                "deleting file dir/y\nhunk 1: line 1, -2 +0",
+            ),
+            (
+                format!("--- old/n\t{epoch}\n+++ new/n\t{stamp}\n@@ -0,0 +1 @@\n+a\n"),
+                &["n: a\n"],
+                "creating file n\nhunk 1: line 1, -0 +1",
+            ),
+            (
+                format!("--- x.orig\t{stamp}\n+++ x\t{stamp}\n@@ -1 +1 @@\n-a\n+b\n"),
+                &["x: b\n"],
+                "patching file x\nhunk 1: line 1, -1 +1",
+            ),
+            // The file keeps lines, so it is not deleted.
+            (
+                format!("--- old/dir/y\t{stamp}\n+++ new/dir/y\t{epoch}\n@@ -1,2 +1 @@\n-1\n 2\n"),
+                &["dir/y: 2\n"],
+                "patching file dir/y\nhunk 1: line 1, -1 +0",
+            ),
+        ] {
+            check(&patch, changes, output);
+        }
+        let message = "patch failed: line 1 of the patch: expected one file, found \"a/x\" and \"b/z\"; name it with 'path', or use git's 'rename from' and 'rename to'";
+        check_refused("--- a/x\n+++ b/z\n@@ -1 +1 @@\n-a\n+b\n", "MalformedPatch", message);
+    }
+
+    #[test]
+    fn directories_that_a_patch_empties_are_removed() {
+        for (patch, kept) in [
+            (delete("d/e/f", "F"), vec!["d", "d/g", "o"]),
+            (delete("d/e/f", "F") + &delete("d/g", "G"), vec!["o"]),
+            (rename("d/e/f", "o/f") + &delete("d/g", "G"), vec!["o", "o/f"]),
+            (rename("d/e/f", "d/h"), vec!["d", "d/g", "d/h", "o"]),
+            (delete("d/e/f", "F") + &create("d/e/n"), vec!["d", "d/e", "d/e/n", "d/g", "o"]),
+        ] {
+            let directory = workspace(&[("d/e/f", "F\n"), ("d/g", "G\n")]);
+            fs::create_dir(directory.path().join("o")).unwrap();
+            apply(&directory, &patch).unwrap();
+            let found: Vec<&str> = ["d", "d/e", "d/e/f", "d/e/n", "d/g", "d/h", "o", "o/f"]
+                .into_iter()
+                .filter(|name| directory.path().join(name).exists())
+                .collect();
+            assert_eq!(found, kept, "{patch}");
+        }
+    }
+
+    #[test]
+    fn the_codex_format_is_understood() {
+        for (body, changes, output) in [
+            (
+                "*** Add File: n/new\n+a\n+b\n",
+                &["n/new: a\nb\n"][..],
+                "creating file n/new\nhunk 1: line 1, -0 +2",
+            ),
+            ("*** Delete File: dir/y\n", &["rm dir/y"], "deleting file dir/y"),
+            (
+                "*** Update File: dir/y\n@@\n 1\n-2\n+two\n",
+                &["dir/y: 1\ntwo\n"],
+                "patching file dir/y\nhunk 1: line 1, -1 +1",
+            ),
+            (
+                "*** Update File: dir/y\n*** Move to: dir/z\n@@ 1\n-2\n+two\n",
+                &["rm dir/y", "dir/z: 1\ntwo\n"],
+                "renaming file dir/y to dir/z\nhunk 1: line 2, -1 +1",
+            ),
+            (
+                "*** Update File: x\n*** Move to: z\n*** Delete File: empty\n",
+                &["rm empty", "rm x", "z: a\n"],
+                "renaming file x to z\ndeleting file empty",
+            ),
+            (
+                "*** Update File: crlf\n-a\n+b\n",
+                &["crlf: b\r\n"],
+                "patching file crlf\nhunk 1: line 1, -1 +1\nline ends: those of the file are kept (the patch has others)",
+            ),
+        ] {
+            check(&format!("*** Begin Patch\n{body}*** End Patch\n"), changes, output);
+        }
+        for (body, code, message) in [
+            ("*** Add File: x\n+a\n", "PatchFailed", "patch failed: x: it exists already"),
+            ("*** Delete File: none\n", "FileNotFoundError", "file not found: none"),
+            (
+                "*** Update File: y\n@@\n-3\n+4\n",
+                "PatchFailed",
+                "patch failed: y: hunk 1, line 1: the line differs; expected \"3\", found \"1\"",
+            ),
+            (
+                "*** Update File: y\n@@\n-1\n+one\n*** Delete File: y\n",
+                "PatchFailed",
+                "patch failed: y: the patch names it more than once",
+            ),
+        ] {
+            check_refused(&format!("*** Begin Patch\n{body}*** End Patch\n"), code, message);
+        }
+    }
+
+    #[test]
+    fn the_argument_path_completes_or_agrees_with_the_names_in_the_patch() {
+        let hunk = "@@ -1 +1 @@\n-a\n+b\n";
+        let (moved, two) = (rename("x", "z"), create("src/n") + &create("m"));
+        for (path, patch, changed) in [
+            ("x", EDIT_X.to_owned(), &["x: b\n"][..]),
+            ("src/x", EDIT_X.to_owned(), &["src/x: b\n"]),
+            ("src/x", hunk.to_owned(), &["src/x: b\n"]),
+            ("src/x", format!("--- p-1/src/x.orig\n+++ p-2/src/x\n{hunk}"), &["src/x: b\n"]),
+            ("src/x", format!("--- /tmp/1/x\n+++ src/x\n{hunk}"), &["src/x: b\n"]),
+            (".", EDIT_X.to_owned(), &["x: b\n"]),
+            ("x", moved.clone(), &["rm x", "z: a\n"]),
+            ("z", moved, &["rm x", "z: a\n"]),
+            ("src", two.clone(), &["m: new\n", "src/n: new\n"]),
+            ("m", two.clone(), &["m: new\n", "src/n: new\n"]),
+        ] {
+            let directory = workspace(&[("x", "a\n"), ("src/x", "a\n")]);
+            let before = tree(directory.path(), "");
+            let args = ApplyPatch { patch: patch.clone(), path: Some(path.to_owned()) };
+            apply_patch(&args, &Context::for_directory(directory.path())).unwrap();
+            assert_eq!(changes(&directory, &before), changed, "{path} {patch}");
+        }
+        let directory = workspace(&[("x", "a\n")]);
+        for (path, patch, message) in [
+            ("y", EDIT_X, "patch failed: the patch is for \"x\", not for y"),
+            ("o", &two, "patch failed: none of the patch's 2 files is o"),
+        ] {
+            let args = ApplyPatch { patch: patch.to_owned(), path: Some(path.to_owned()) };
+            let error = apply_patch(&args, &Context::for_directory(directory.path())).unwrap_err();
+            assert_eq!(
+                (error.code.as_str(), error.message.as_str()),
+                ("PatchPathMismatch", message)
+            );
         }
     }
 
@@ -675,7 +942,7 @@ rename to y
             fs::write(directory.path().join("x"), "a\n").unwrap();
         }
         for (patch, message) in [
-            (EDIT_X.to_owned(), "patch failed: the patch is for \"x\", not for src/x"),
+            (EDIT_X.replace('x', "y"), "patch failed: the patch is for \"y\", not for src/x"),
             (
                 format!("{EDIT_X}{EDIT_X}"),
                 "patch failed: the patch changes 2 files, not only src/x; use apply_patch",

@@ -12,3 +12,7 @@ func main() {
 	old code
 	fmt.Println(2)
 }
+
+func old() {
+	old code
+}
