@@ -135,9 +135,9 @@ mod tests {
         assert_eq!((first.0.as_str(), first.1.next), ("a\r\n", Some(2)));
         assert_eq!(page_of(Some(5), None, false).unwrap_err().code, "InvalidOffset");
         let long = format!("{}\n", "x".repeat(2001));
-        let cut = super::page(&long, &Args { numbered: true, ..Args::default() }).unwrap().1;
+        let cut = page(&long, &Args { numbered: true, ..Args::default() }).unwrap().1;
         assert_eq!(cut.truncated_lines, Some(1));
-        let empty = super::page("", &Args { offset: Some(1), ..Args::default() }).unwrap();
+        let empty = page("", &Args { offset: Some(1), ..Args::default() }).unwrap();
         assert_eq!((empty.0.as_str(), empty.1.lines, empty.1.next), ("", 0, None));
     }
 
