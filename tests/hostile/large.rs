@@ -210,7 +210,7 @@ fn a_line_is_refused_with_its_number() {
         said.iter().all(|answer| answer["id"] == 1 || answer["method"].is_string()),
         "{said:?}"
     );
-    assert!(found("files__read_file"), "the list is missing: {said:?}");
+    assert!(found("read_file"), "the list is missing: {said:?}");
     assert_eq!(place.read("a.txt").len(), repeated("x").len());
 }
 

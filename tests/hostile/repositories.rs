@@ -432,6 +432,7 @@ fn an_undo_does_not_complete_a_repository() {
     let gone = "diff --git a/x/HEAD b/x/HEAD\ndeleted file mode 100644\n--- a/x/HEAD\n\
                 +++ /dev/null\n@@ -1 +0,0 @@\n-ref: refs/heads/main\n";
     for action in [
+        write("x/kept", ""),
         write("x/HEAD", "ref: refs/heads/main\n"),
         json!({"type": "apply_patch", "patch": gone}),
         write("x/config", &canary.config),
