@@ -235,11 +235,12 @@ fn the_operators_linter_stands_in_for_a_framework_that_is_missing() {
 #[test]
 fn two_hundred_thousand_findings_are_counted() {
     let place = Place::new();
-    let imports: String = (0..100).map(|n| format!("import module_{n}\n")).collect();
+    // Undefined names. Unused imports would be looked up, which takes too many calls into the host.
+    let names: String = (0..100).map(|n| format!("print(undefined_{n})\n")).collect();
     for n in 0..2_000 {
-        place.write(&format!("many/module_{n}.py"), &imports);
+        place.write(&format!("many/module_{n}.py"), &names);
     }
-    place.write("small.py", "import sys\n");
+    place.write("a.py", "import sys\n");
     place.write(".venv/lib/other.py", "import json\n");
     let answer = executed(&place, json!({"type": "run_linter"}));
     assert!(answer["violation_count"].as_u64().unwrap() >= 200_000, "{answer:#}");
@@ -257,7 +258,7 @@ fn two_hundred_thousand_findings_are_counted() {
         .iter()
         .map(|violation| violation["file"].as_str().unwrap())
         .collect();
-    assert!(files.contains(&"small.py") && !files.iter().any(|file| file.contains("venv")));
+    assert!(files.contains(&"a.py") && !files.iter().any(|file| file.contains("venv")));
 }
 
 #[test]
