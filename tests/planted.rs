@@ -13,13 +13,10 @@ use std::thread;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, mkdirat, openat};
 use serde_json::{Value, json};
 
-use crate::support::{Ended, Place, built, copy_command};
+use crate::support::{Ended, ORDINARY_UID, Place, built, copy_command};
 use crate::trial::configure;
 
 const OWN: &str = ".cofferdam";
-
-/// The id of a user who is not root.
-const ORDINARY_UID: u32 = 65_534;
 
 /// A part of the warning about such a directory.
 const NOT_MADE_HERE: &str = "did not make it in this place";

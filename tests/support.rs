@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+/// The id of a user who is not root and owns nothing.
+pub const ORDINARY_UID: u32 = 65_534;
+
 /// The directory of the release build: `target/release`.
 pub fn built() -> PathBuf {
     let test = std::env::current_exe().unwrap();
@@ -103,7 +106,7 @@ impl Place {
         if rustix::process::geteuid().is_root() {
             let above = self.workspace().parent().unwrap().to_owned();
             fs::set_permissions(above, fs::Permissions::from_mode(0o755)).unwrap();
-            command.uid(65_534).gid(65_534);
+            command.uid(ORDINARY_UID).gid(ORDINARY_UID);
         }
         Ended::of(&mut command)
     }

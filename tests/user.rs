@@ -6,8 +6,7 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// A user that owns nothing.
-const ORDINARY: u32 = 65_534;
+use crate::support::ORDINARY_UID;
 
 /// The tests that are run again. Hostile programs run as both users in their own tests already.
 const AGAIN: [&str; 3] = ["hostile::", "executed::", "planted::"];
@@ -23,9 +22,9 @@ fn hostile_tests_pass_for_an_ordinary_user() {
         return; // All tests run as an ordinary user.
     }
     let home = tempfile::tempdir().unwrap();
-    chown(home.path(), Some(ORDINARY), Some(ORDINARY)).unwrap();
+    chown(home.path(), Some(ORDINARY_UID), Some(ORDINARY_UID)).unwrap();
     let mut again = Command::new(std::env::current_exe().unwrap());
-    again.args(AGAIN).args(["--skip", NOT_AGAIN]).uid(ORDINARY).gid(ORDINARY);
+    again.args(AGAIN).args(["--skip", NOT_AGAIN]).uid(ORDINARY_UID).gid(ORDINARY_UID);
     again.env("HOME", home.path()).env("TMPDIR", home.path());
     let output = match again.output() {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {

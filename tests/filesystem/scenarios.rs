@@ -774,7 +774,7 @@ fn differences<'a>(
 pub enum Way {
     /// They are on the disk.
     OnDisk,
-    /// The same call has created them.
+    /// They were created by the call itself.
     Staged,
     /// An earlier call of the same transaction has created them.
     StagedBefore,

@@ -118,8 +118,9 @@ fn a_large_text_is_written_in_a_small_multiple_of_its_size() {
     assert!(!text_of(&answer).contains("isError\":true"), "{}", text_of(&answer));
     assert_eq!(place.read("a.txt"), content);
     let peak = server.peak_memory();
-    // The request, the tool's arguments, and the copies in the tool's own instance.
-    assert!(peak < before + 8 * 15, "{peak} MiB, {before} before");
+    // The request, the tool's arguments, and the copies in the tool's own instance: eight times the
+    // text, and up to two more while the request's buffer grows.
+    assert!(peak < before + 12 * 15, "{peak} MiB, {before} before");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn calls_that_end_badly_change_nothing() {
         }
         assert_as_before(&trial, &before, then);
     }
-    // The same files are committed by a call that succeeds.
+    // A call that succeeds commits these files.
     let outcome = spoil(&trial, &PATHS, "succeed");
     assert_eq!(outcome, Outcome::Executed(json!({"ok": true})));
     for path in PATHS {

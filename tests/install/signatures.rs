@@ -49,13 +49,17 @@ impl Author {
     }
 }
 
+/// A place with two authors and an unsigned plugin; `None` if nothing signs on this machine.
+fn two_authors() -> Option<(Place, Author, Author, PathBuf)> {
+    let place = Place::new();
+    let (ada, eve) = (Author::new(&place, "ada")?, Author::new(&place, "eve")?);
+    let file = place.beside("lines.wasm", &Plugin::new("lines"));
+    Some((place, ada, eve, file))
+}
+
 #[test]
 fn a_signature_is_checked_with_the_key_that_the_user_names() {
-    let place = Place::new();
-    let (Some(ada), Some(eve)) = (Author::new(&place, "ada"), Author::new(&place, "eve")) else {
-        return;
-    };
-    let file = place.beside("lines.wasm", &Plugin::new("lines"));
+    let Some((place, ada, eve, file)) = two_authors() else { return };
     let name = file.to_str().unwrap().to_owned();
     let install = ["plugin", "install", &name];
     let adas = ada.key_file();
@@ -83,11 +87,7 @@ fn a_signature_is_checked_with_the_key_that_the_user_names() {
 
 #[test]
 fn a_signer_is_pinned_and_another_one_is_refused() {
-    let place = Place::new();
-    let (Some(ada), Some(eve)) = (Author::new(&place, "ada"), Author::new(&place, "eve")) else {
-        return;
-    };
-    let file = place.beside("lines.wasm", &Plugin::new("lines"));
+    let Some((place, ada, eve, file)) = two_authors() else { return };
     let name = file.to_str().unwrap().to_owned();
     let install = ["plugin", "install", &name];
     let adas = ada.key_file();

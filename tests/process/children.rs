@@ -16,11 +16,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{ALL, TIERS, script, text};
-use crate::support::{Ended, Place, copy_command, guest};
+use crate::support::{Ended, ORDINARY_UID, Place, copy_command, guest};
 use crate::trial::configure;
-
-/// The id of an ordinary user.
-const ORDINARY_UID: u32 = 65_534;
 
 /// A place whose programs run in one kind of sandbox, for one user.
 pub(super) struct Scene {

@@ -139,7 +139,8 @@ pub fn accept(workspace: &Workspace, accepted: &Path) -> Result<Option<Settings>
     Ok(Some(settings))
 }
 
-/// Whether the user has accepted settings of this workspace, whatever has become of them since.
+/// Whether the user has ever accepted settings of this workspace, even if they were changed or removed
+/// since.
 pub fn is_accepted(accepted: &Path, workspace: &Workspace) -> bool {
     accepted_digest(accepted, workspace).is_ok_and(|digest| digest.is_some())
 }

@@ -1,14 +1,14 @@
 //! Admission control: permits for calls and for questions to the user. Addresses share the permits,
 //! and the clients of an address share those of the address.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use cofferdam_workspace::fair_queue::Client;
+use cofferdam_workspace::fair_queue::{Client, ClientCounts};
 
 /// The number of permits for calls of all clients together, besides one for each client. Clients are
 /// sessions and connections, whose number is bounded.
@@ -116,8 +116,7 @@ struct Taken {
     next: u64,
     /// The number of permits that are not dropped, revoked ones included.
     alive: usize,
-    by_client: HashMap<Client, usize>,
-    by_address: HashMap<Option<IpAddr>, usize>,
+    counts: ClientCounts,
 }
 
 struct Holder {
@@ -130,8 +129,7 @@ struct Holder {
 impl Taken {
     /// How many the address of a client holds, and how many the client itself.
     fn held(&self, client: Client) -> (usize, usize) {
-        let of_address = self.by_address.get(&client.address).copied().unwrap_or_default();
-        (of_address, self.by_client.get(&client).copied().unwrap_or_default())
+        (self.counts.of_address(client.address), self.counts.of_client(client))
     }
 
     /// Revokes the permit of a call that has not begun to run, for a call of `client`: of the address,
@@ -149,8 +147,8 @@ impl Taken {
             };
             of_other > 1 && has_more && may(other.address)
         };
-        let candidates = self.by_client.keys().filter(|other| gives_way(**other));
-        let mut candidates: Vec<Client> = candidates.copied().collect();
+        let candidates = self.counts.clients().filter(|other| gives_way(*other));
+        let mut candidates: Vec<Client> = candidates.collect();
         candidates.sort_unstable_by_key(|other| std::cmp::Reverse(self.held(*other)));
         let number = candidates.iter().find_map(|other| {
             let mut holders = self.holders.iter().rev();
@@ -162,18 +160,8 @@ impl Taken {
 
     fn remove(&mut self, number: u64) -> Option<Holder> {
         let holder = self.holders.remove(&number)?;
-        decrement(&mut self.by_client, &holder.client);
-        decrement(&mut self.by_address, &holder.client.address);
+        self.counts.remove(holder.client);
         Some(holder)
-    }
-}
-
-fn decrement<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
     }
 }
 
@@ -209,8 +197,7 @@ impl Permits {
         taken.next += 1;
         taken.alive += 1;
         taken.holders.insert(number, Holder { client, waits: true, revoked: revoked.clone() });
-        *taken.by_client.entry(client).or_default() += 1;
-        *taken.by_address.entry(client.address).or_default() += 1;
+        taken.counts.add(client);
         Permit { permits: Arc::clone(self), number, revoked }
     }
 
@@ -361,6 +348,6 @@ mod tests {
         assert!(kept.iter().all(|(held, clients)| held.len() - revoked(held) >= *clients));
         drop((here, there, new, more, crowd));
         let taken = permits.taken();
-        assert!(taken.by_client.is_empty() && taken.by_address.is_empty() && taken.alive == 0);
+        assert!(taken.counts == ClientCounts::default() && taken.alive == 0);
     }
 }

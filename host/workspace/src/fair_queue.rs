@@ -1,6 +1,8 @@
 //! A queue and a semaphore that are fair among clients.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +16,51 @@ pub struct Client {
     pub address: Option<IpAddr>,
     /// Distinguishes the clients of an address.
     pub id: u64,
+}
+
+/// How many things clients have, counted by client and by address.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ClientCounts {
+    clients: HashMap<Client, usize>,
+    addresses: HashMap<Option<IpAddr>, usize>,
+}
+
+impl ClientCounts {
+    /// Counts one more for a client.
+    pub fn add(&mut self, client: Client) {
+        *self.clients.entry(client).or_default() += 1;
+        *self.addresses.entry(client.address).or_default() += 1;
+    }
+
+    /// Counts one less for a client.
+    pub fn remove(&mut self, client: Client) {
+        decrement(&mut self.clients, client);
+        decrement(&mut self.addresses, client.address);
+    }
+
+    /// The number for a client.
+    pub fn of_client(&self, client: Client) -> usize {
+        self.clients.get(&client).copied().unwrap_or_default()
+    }
+
+    /// The number for all clients of an address.
+    pub fn of_address(&self, address: Option<IpAddr>) -> usize {
+        self.addresses.get(&address).copied().unwrap_or_default()
+    }
+
+    /// The clients whose number is not zero.
+    pub fn clients(&self) -> impl Iterator<Item = Client> {
+        self.clients.keys().copied()
+    }
+}
+
+fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
 }
 
 /// A queue from which clients take turns.

@@ -17,7 +17,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::clock::test_clock::set_shift;
 use crate::disk::faults;
@@ -75,9 +76,22 @@ pub(super) fn begin(workspace: &Arc<Workspace>) -> (Transaction, Option<Commit>)
     timers.block_on(Transaction::begin(workspace, Duration::from_secs(60))).unwrap()
 }
 
-/// Begins a transaction on a workspace that is not locked.
+/// Begins a transaction on a workspace that no other process uses.
 fn begin_now(workspace: &Arc<Workspace>) -> io::Result<Transaction> {
-    Ok(Transaction::try_begin(workspace)?.expect("not locked").0)
+    when_unlocked(|| Transaction::try_begin(workspace).transpose()).map(|(begun, _)| begun)
+}
+
+/// Repeats an attempt that finds the workspace locked. A process that another test starts at the
+/// same time has copies of this process's files, locks included, until it executes its program.
+fn when_unlocked<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "the workspace stays locked");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 pub(super) fn open(root: &Path) -> Arc<Workspace> {

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 
+use cofferdam_sdk::answer::{Notice, call_text};
 use cofferdam_sdk::scan::{self, File, Query};
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
@@ -45,16 +46,6 @@ pub struct Output {
     /// Nothing was found, or too much.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notice: Option<Notice>,
-}
-
-/// That nothing was found, or too much. In the dialect `tool`, the host reports it as the error that
-/// the tool schemas name.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Notice {
-    /// The name of the error.
-    pub code: &'static str,
-    /// What to try.
-    pub message: String,
 }
 
 /// A prepared search: the query for the host, and the filter.
@@ -128,8 +119,8 @@ impl Search {
         let end = offset + files.len();
         let left_out = (end < total).then(|| {
             let next = Args { offset: Some(end), ..self.args.clone() };
-            let next = serde_json::to_string(&next).unwrap_or_default();
-            format!("{} of {total} files are listed; the next: glob {next}", files.len())
+            let next = call_text("glob", &next);
+            format!("{} of {total} files are listed; the next: {next}", files.len())
         });
         Ok(Output { files, total, left_out, notice: self.notice(total) })
     }

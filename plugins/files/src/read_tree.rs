@@ -8,6 +8,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use cofferdam_sdk::answer::{call_text, item_bytes};
 use cofferdam_sdk::scan::{self, Query};
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
@@ -212,8 +213,7 @@ impl Page {
         if self.output.total <= self.offset || self.output.truncated {
             return;
         }
-        let size = serde_json::to_string(&entry).map_or(0, |json| json.len() + 1);
-        match self.room.checked_sub(size) {
+        match self.room.checked_sub(item_bytes(&entry)) {
             Some(room) if self.output.entries.len() < self.limit => {
                 self.room = room;
                 self.output.entries.push(entry);
@@ -225,18 +225,17 @@ impl Page {
     fn end(self, args: &Args, ignored: usize) -> Output {
         let mut output = self.output;
         let (listed, total) = (output.entries.len(), output.total);
-        let call = |args: Args| serde_json::to_string(&args).unwrap_or_default();
+        let call = |args: Args| call_text("read_tree", &args);
         if output.truncated {
             let next = call(Args { offset: Some(self.offset + listed), ..args.clone() });
             output.left_out = Some(format!(
-                "{listed} of {total} entries are listed; the next: read_tree {next}; or set \
+                "{listed} of {total} entries are listed; the next: {next}; or set \
                  max_depth, or a path further down"
             ));
         } else if total == 0 && ignored > 0 {
             let all = call(Args { ignored: Some(true), ..args.clone() });
-            output.left_out = Some(format!(
-                "{ignored} ignored entries are not listed; with them: read_tree {all}"
-            ));
+            output.left_out =
+                Some(format!("{ignored} ignored entries are not listed; with them: {all}"));
         }
         output
     }

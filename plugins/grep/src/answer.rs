@@ -2,6 +2,7 @@
 
 use std::ops::Not;
 
+use cofferdam_sdk::answer::{Notice, call_text};
 use serde::Serialize;
 
 use crate::args::{GrepArgs, OutputMode, SearchTextArgs};
@@ -51,16 +52,6 @@ pub struct SearchTextAnswer {
     /// Nothing was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notice: Option<Notice>,
-}
-
-/// That nothing was found, or too much. In the dialect `tool`, the host reports it as the error that
-/// the tool schemas name.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Notice {
-    /// The name of the error.
-    pub code: &'static str,
-    /// What was searched, and what to try.
-    pub message: String,
 }
 
 impl GrepAnswer {
@@ -126,12 +117,11 @@ fn left_out(
     all: Option<usize>,
     next: &impl Serialize,
 ) -> String {
-    let next = serde_json::to_string(next).unwrap_or_default();
     let count = match all {
         Some(all) => format!("{listed} of {all} {what} are listed"),
         None => format!("there are more than these {listed} {what}"),
     };
-    format!("{count}; the next: {tool} {next}")
+    format!("{count}; the next: {}", call_text(tool, next))
 }
 
 fn no_text(args: &SearchTextArgs, found: &Found, as_regex: Option<&Found>) -> Notice {
@@ -143,10 +133,10 @@ fn no_text(args: &SearchTextArgs, found: &Found, as_regex: Option<&Found>) -> No
     {
         message += &format!(
             " as plain text; as a regular expression it matches {} line(s) in {} file(s): \
-             search_text {}",
+             {}",
             other.total_matches,
             other.total_files,
-            serde_json::to_string(&args).unwrap_or_default()
+            call_text("search_text", &args)
         );
     }
     Notice { code: "NoMatches", message }

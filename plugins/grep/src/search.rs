@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use cofferdam_sdk::ToolError;
+use cofferdam_sdk::answer::item_bytes;
 use serde::Serialize;
 
 use crate::blocks::{Block, Blocks};
@@ -259,7 +260,7 @@ impl Found {
         let (Limit::Entries(most) | Limit::Page(most)) = limit;
         let bytes = match limit {
             Limit::Entries(_) => 0,
-            Limit::Page(_) => serde_json::to_string(entry).map_or(0, |json| json.len() + 1),
+            Limit::Page(_) => item_bytes(entry),
         };
         // One entry is always listed: a line has at most 2,000 bytes, but context may be long.
         let fits = listed < most

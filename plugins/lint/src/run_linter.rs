@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Instant;
 
+use cofferdam_sdk::answer::{call_text, item_bytes};
 use cofferdam_sdk::backend::linting::{Finding, Report, Request, Severity};
 use cofferdam_sdk::backend::{Error, left_out};
 use cofferdam_sdk::{Context, ToolError, shorten};
@@ -332,8 +333,7 @@ impl Found {
             const MAX_MESSAGE_BYTES: usize = 1_000;
             let message = shorten(&violation.message, MAX_MESSAGE_BYTES).into_owned();
             let violation = Violation { message, ..violation.clone() };
-            let size = serde_json::to_string(&violation).map_or(usize::MAX, |json| json.len() + 1);
-            match left.checked_sub(size) {
+            match left.checked_sub(item_bytes(&violation)) {
                 Some(rest) => left = rest,
                 None => break,
             }
@@ -356,8 +356,8 @@ impl Found {
         );
         if end < self.violations.len() {
             let next = Args { offset: Some(end), ..args.clone() };
-            text += "; the next: run_linter ";
-            text += &serde_json::to_string(&next).unwrap_or_default();
+            text += "; the next: ";
+            text += &call_text("run_linter", &next);
         }
         let mut files: HashMap<&str, u64> = HashMap::new();
         for violation in &self.violations {

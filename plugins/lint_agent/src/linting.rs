@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cofferdam_sdk::answer::item_bytes;
 use cofferdam_sdk::backend::available::linters::{self, Backend};
 use cofferdam_sdk::backend::linting::{Finding, Fix, Report, Request};
 use cofferdam_sdk::backend::{Error, left_out};
@@ -105,8 +106,7 @@ pub fn run(context: &Context, linters: &impl Linters) -> Result<Output, Failure>
     let total = issues.len() + more;
     let mut left = PAGE_BYTES;
     let fits = issues.iter().take_while(|issue| {
-        let size = serde_json::to_string(issue).map_or(usize::MAX, |json| json.len() + 1);
-        let rest = left.checked_sub(size);
+        let rest = left.checked_sub(item_bytes(issue));
         left = rest.unwrap_or(left);
         rest.is_some()
     });

@@ -34,6 +34,7 @@ mod files;
 mod shorten;
 
 pub mod agents;
+pub mod answer;
 pub mod backend;
 pub mod cache;
 pub mod git;

@@ -1,6 +1,7 @@
 //! `locate_symbol`: finds the definitions of a symbol.
 
 use cofferdam_sdk::ToolError;
+use cofferdam_sdk::answer::Notice;
 use serde::Serialize;
 
 use crate::args::LocateSymbolArgs;
@@ -36,15 +37,6 @@ pub struct Located {
     /// Nothing was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notice: Option<Notice>,
-}
-
-/// That nothing was found. In the dialect `tool`, the host reports it as an error.
-#[derive(Debug, Serialize)]
-pub struct Notice {
-    /// The name of the error.
-    pub code: &'static str,
-    /// What was searched, and the nearest names.
-    pub message: String,
 }
 
 /// The place of a symbol's definition.

@@ -1,6 +1,7 @@
 //! Converts the reports of test runners to the result of `run_tests`: the fields of the actions
 //! reference, failures first, in a bounded size.
 
+use cofferdam_sdk::answer::{call_text, item_bytes};
 use cofferdam_sdk::backend::testing::{Report, Status, Test};
 use cofferdam_sdk::{ToolError, shorten};
 use serde::{Deserialize, Serialize};
@@ -230,8 +231,7 @@ impl Run {
         let mut is_cut = false;
         for test in selected {
             let (short, cut) = test.shortened(share);
-            let size = serde_json::to_string(&short).map_or(usize::MAX, |text| text.len() + 1);
-            let Some(rest) = left.checked_sub(size) else { break };
+            let Some(rest) = left.checked_sub(item_bytes(&short)) else { break };
             left = rest;
             is_cut |= cut;
             tests.push(short);
@@ -261,10 +261,10 @@ impl Run {
             let left = self.summary.failed.min(all).saturating_sub(end);
             let kind = if left > 0 { format!(", {left} of them failed") } else { String::new() };
             notes.push(format!(
-                "{} more tests{kind}: run_tests {}, which does not run them again while no file \
+                "{} more tests{kind}: {}, which does not run them again while no file \
                  changes",
                 all - end,
-                serde_json::to_string(&next).unwrap_or_default()
+                call_text("run_tests", &next)
             ));
         }
         if is_cut {

@@ -133,7 +133,7 @@ pub fn run(args: &Args, runners: &impl Runners, context: &Context) -> Result<Out
     Ok(run.page(args))
 }
 
-/// Identifies the run that a call asks for, whatever its page.
+/// Returns the cache key of the run that a call asks for; all its pages have the same key.
 fn key(args: &Args) -> String {
     let mut hasher = DefaultHasher::new();
     (&args.test_pattern, &args.framework, &args.path).hash(&mut hasher);

@@ -3,16 +3,12 @@
 //! Waking a sleeping thread takes longer than many calls. So one idle thread polls for a moment
 //! before it sleeps, and items that are added meanwhile wake no other thread.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam_workspace::fair_queue::{Client, FairQueue};
+use cofferdam_workspace::fair_queue::{Client, ClientCounts, FairQueue};
 
 /// How long an idle thread polls. A client that makes one call after another needs less time
 /// between two calls, including the waking of client and server.
@@ -34,42 +30,18 @@ pub struct MaxRunning {
     pub of_address: usize,
 }
 
-/// How many items are worked on, by client and by address.
-#[derive(Default)]
-struct Running {
-    clients: HashMap<Client, usize>,
-    addresses: HashMap<Option<IpAddr>, usize>,
-}
-
-impl Running {
-    fn is_below(&self, most: MaxRunning, client: &Client) -> bool {
-        self.clients.get(client).is_none_or(|running| *running < most.of_client)
-            && self.addresses.get(&client.address).is_none_or(|running| *running < most.of_address)
-    }
-
-    fn add(&mut self, client: Client) {
-        *self.clients.entry(client).or_default() += 1;
-        *self.addresses.entry(client.address).or_default() += 1;
-    }
-
-    fn remove(&mut self, client: Client) {
-        decrement(&mut self.clients, client);
-        decrement(&mut self.addresses, client.address);
-    }
-}
-
-fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: K) {
-    if let Entry::Occupied(mut count) = counts.entry(key) {
-        *count.get_mut() -= 1;
-        if *count.get() == 0 {
-            count.remove();
-        }
+impl MaxRunning {
+    /// Whether one more item of a client may be worked on.
+    fn allows(self, running: &ClientCounts, client: Client) -> bool {
+        running.of_client(client) < self.of_client
+            && running.of_address(client.address) < self.of_address
     }
 }
 
 struct State<T> {
     line: FairQueue<T>,
-    running: Running,
+    /// The items that are worked on.
+    running: ClientCounts,
     /// Whether an idle thread polls.
     is_watched: bool,
     is_closed: bool,
@@ -77,16 +49,16 @@ struct State<T> {
 
 impl<T> State<T> {
     fn take(&mut self, most: MaxRunning) -> Option<(Client, T)> {
-        let taken = self.line.pop(|client| self.running.is_below(most, client))?;
+        let taken = self.line.pop(|client| most.allows(&self.running, *client))?;
         self.running.add(taken.0);
         Some(taken)
     }
 }
 
 impl<T> Queue<T> {
-    /// An empty queue.
+    /// Creates an empty queue, of which threads take at most `most` items at a time.
     pub fn new(most: MaxRunning) -> Self {
-        let (line, running) = (FairQueue::default(), Running::default());
+        let (line, running) = (FairQueue::default(), ClientCounts::default());
         let state = State { line, running, is_watched: false, is_closed: false };
         Self { state: Mutex::new(state), added: Condvar::new(), length: AtomicUsize::new(0), most }
     }
@@ -149,7 +121,7 @@ impl<T> Queue<T> {
 
     /// Whether the maximum allows one more item of a client.
     pub fn has_turn(&self, client: Client) -> bool {
-        self.state().running.is_below(self.most, &client)
+        self.most.allows(&self.state().running, client)
     }
 
     /// Whether no item waits for a thread.

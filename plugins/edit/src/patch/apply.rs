@@ -314,7 +314,7 @@ mod tests {
             "the line differs (the file has the hunk's new lines at line 2 already)",
         );
         check_refused("a\nc\n", hunk, &[(0, 2, wanted)]);
-        // The same lines as those beside them.
+        // Lines that are equal to those next to them.
         for (file, hunk, changed) in [
             ("a\na\n", "@@ -2 +2,2 @@\n a\n+a\n", "a\na\na\n"),
             ("a\na\n", "@@ -1,2 +1,3 @@\n a\n+a\n a\n", "a\na\na\n"),
