@@ -6,6 +6,7 @@ mod backends;
 mod builds;
 mod examples;
 mod linters;
+mod repositories;
 mod shell;
 
 use serde_json::{Value, json};

@@ -9,7 +9,7 @@
 //! | history | [`history`]: list, diff, undo and prune commits; [`restore`]: stage a commit's old state |
 //! | transactions | [`transaction`]: begin and commit; [`store`]: recovery, moving commits to the history; [`write_queue`]: which client of this process writes next |
 //! | steps of a commit | [`plan`]: the changes to make; [`sync_staged`]: staged files to the disk; [`apply`]: renames; [`content`]: old and new content; [`history_dirs`]: the files of the history |
-//! | per workspace | [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`own_directory`]: find or create the host's own directory |
+//! | per workspace | [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`own_directory`]: find or create the host's own directory |
 //! | tree | [`workspace`]: the open directory; [`overlay`]: the tree with a transaction's changes on top |
 //! | files | [`commit`], [`commit_file`]: a commit and its file; [`file_fingerprint`]: detect changes to one file; [`own`]: files in the host's own directory; [`copying`]: content, permissions, attributes |
 //! | ground | [`disk`]: system calls that follow no link; [`path`], [`quota`], [`seal`], [`clock`], [`diff`], [`error`], [`layout`], [`fair_queue`], [`bounded_text`], [`private`] |
@@ -40,6 +40,7 @@ mod plan;
 mod plugin_cache;
 pub mod private;
 mod quota;
+mod repository;
 mod restore;
 mod run_dir;
 mod seal;
@@ -68,6 +69,7 @@ pub use own::{NOT_MADE_HERE, Own, OwnState, SET_ASIDE, Secret};
 pub use path::or_dot;
 pub use plugin_cache::CacheKind;
 pub use quota::{Exceeded, Quota};
+pub use repository::{Repository, RepositoryError};
 pub use seal::Key;
 pub use spill::{KeptOutput, Spill};
 pub use store::InterruptedCommit;

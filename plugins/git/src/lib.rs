@@ -5,7 +5,7 @@
 //!
 //! Source: the actions reference, "Git Operations".
 
-use cofferdam_sdk::process::Output as Printed;
+use cofferdam_sdk::git::Report;
 use cofferdam_sdk::{Context, ToolError, git, plugin, shorten};
 use serde::{Deserialize, Serialize};
 
@@ -25,13 +25,17 @@ pub struct Output {
     /// Whether the middle of the output was cut out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// The parts of the repository that are outside of the workspace.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<String>,
 }
 
-impl From<Printed> for Output {
-    fn from(printed: Printed) -> Self {
+impl From<Report> for Output {
+    fn from(report: Report) -> Self {
+        let Report { output: printed, outside } = report;
         let output = printed.stdout_text();
         let truncated = printed.stdout.total > MAX_OUTPUT_BYTES as u64;
-        Self { output: shorten(&output, MAX_OUTPUT_BYTES).into_owned(), truncated }
+        Self { output: shorten(&output, MAX_OUTPUT_BYTES).into_owned(), truncated, outside }
     }
 }
 

@@ -134,15 +134,58 @@ fn repository_settings_do_not_change_the_output_format() {
 }
 
 #[test]
-fn only_a_repository_in_the_workspace_root_is_used() {
+fn a_workspace_below_the_root_is_compared_by_itself() {
     let repository = Repository::new();
-    repository.write("below/file", "x\n");
+    repository.write("below/näme", "x\n");
+    repository.write(".gitignore", "*.log\n");
+    repository.commit();
+    repository.write("below/näme", "y\n");
+    repository.write("below/new/file", "x\n");
+    repository.write("below/x.log", "x\n");
+    repository.write("file", "two\n");
+    repository.git(&["config", "status.relativePaths", "false"]);
     let below = Context::for_directory(&repository.root().join("below"));
+    let call = |tool: &str| -> Value {
+        serde_json::from_str(&cofferdam_git::call(tool, "{}", &below).unwrap()).unwrap()
+    };
+    let (status, diff) = (call("git_status"), call("git_diff"));
+    assert_eq!(status["outside"][0], repository.root().join(".git").to_str().unwrap());
+    let status = status["output"].as_str().unwrap();
+    assert!(status.contains("modified:   näme\n") && status.contains("\tnew/\n"), "{status}");
+    assert!(!status.contains("../") && !status.contains("x.log"), "{status}");
+    let diff = diff["output"].as_str().unwrap();
+    assert!(diff.starts_with("diff --git a/näme b/näme\n"), "{diff}");
+    assert!(!diff.contains("a/file"), "{diff}");
+    assert_eq!(git::changed_files(&below).unwrap(), ["näme", "new/file"]);
+}
+
+#[test]
+fn a_directory_without_a_repository_has_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = Context::for_directory(directory.path());
     for tool in ["git_status", "git_diff"] {
-        let error = cofferdam_git::call(tool, "{}", &below).unwrap_err();
+        let error = cofferdam_git::call(tool, "{}", &context).unwrap_err();
         assert_eq!(error.code, "NotARepository");
         assert!(error.message.contains("not a git repository"), "{}", error.message);
     }
+}
+
+#[test]
+fn errors_of_git_are_short() {
+    let repository = Repository::new();
+    let long = format!("[core]\n\tx = \"{}\n", "y".repeat(63_000));
+    fs::write(repository.root().join(".git/config"), &long).unwrap();
+    fs::write(repository.root().join(".git/HEAD"), long).unwrap();
+    for tool in ["git_status", "git_diff"] {
+        let error = cofferdam_git::call(tool, "{}", &repository.context()).unwrap_err();
+        assert!(error.message.len() < 3000, "{}", error.message);
+    }
+}
+
+#[test]
+fn core_worktree_does_not_change_the_working_tree() {
+    let repository = Repository::new();
+    repository.write("below/file", "x\n");
     // A directory elsewhere that the repository names as its working tree.
     let elsewhere = repository.directory.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();

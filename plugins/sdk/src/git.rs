@@ -12,20 +12,17 @@
 //! | `diff.external`, `diff.*.command`, `diff.*.textconv` | `--no-ext-diff`, `--no-textconv` |
 //! | a missing object that a remote promises: `core.sshCommand`, `core.gitProxy`, `credential.helper`, `ext::` | nothing is fetched, no protocol is allowed |
 //! | a submodule with a configuration of its own | git does not look into submodules |
-//! | `core.worktree`, a repository above the workspace | the repository is `.git`, the tree is the workspace |
+//! | `core.worktree`, a `.git` file or link to elsewhere, `objects/info/alternates` | the host determines the repository and the tree; what is outside of the workspace counts only if it is confirmed there |
 //! | `alias.*` | can't replace git's own commands, and only these are run |
 //!
-//! Only a repository in the workspace's root is used: a workspace that is a subdirectory of a
-//! repository counts as having none. Needs git 2.32 or later.
+//! A workspace below the root of a repository is compared by itself: paths are relative to the
+//! workspace, and nothing outside of it is listed. Needs git 2.32 or later.
 
-use crate::process::{self, Changes, Command, End, Output};
-use crate::{Context, ToolError};
+use crate::process::{self, Changes, Command, End, Output, Repository};
+use crate::{Context, ToolError, shorten};
 
 /// Environment variables that make git independent of the settings of the user and the machine.
 const ENVIRONMENT: &[(&str, &str)] = &[
-    ("GIT_DIR", ".git"),
-    // Otherwise `core.worktree` could point elsewhere.
-    ("GIT_WORK_TREE", "."),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_ATTR_NOSYSTEM", "1"),
@@ -49,6 +46,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("color.status", "false"),
     ("column.status", "never"),
     ("advice.statusHints", "false"),
+    ("status.relativePaths", "true"),
     ("protocol.allow", "never"),
     // This setting makes git run itself in each submodule.
     ("status.submoduleSummary", "false"),
@@ -57,19 +55,29 @@ const SETTINGS: &[(&str, &str)] = &[
 /// Compares submodules only by their commits, without reading their files.
 const SUBMODULES: &str = "--ignore-submodules=dirty";
 
+/// What git printed about the workspace.
+pub struct Report {
+    /// The output.
+    pub output: Output,
+    /// Directories and files outside of the workspace that belong to the repository, and that git
+    /// could read.
+    pub outside: Vec<String>,
+}
+
 /// Runs `git status` with these options; returns its output.
 ///
 /// # Errors
-/// `NotARepository`, `GitFailed`, `TimeoutError`, those of [`crate::process::run`].
-pub fn status(options: &[&str], context: &Context) -> Result<Output, ToolError> {
-    run(&[&["status", SUBMODULES], options].concat(), context)
+/// `NotARepository`, `RepositoryNotConfirmed`, `GitFailed`, `TimeoutError`, those of
+/// [`crate::process::run`].
+pub fn status(options: &[&str], context: &Context) -> Result<Report, ToolError> {
+    run(&[&["status", SUBMODULES], options].concat(), &repository(context)?, context)
 }
 
 /// Runs `git diff` with these options; returns its output, a patch from `a/` to `b/`.
 ///
 /// # Errors
 /// As [`status`].
-pub fn diff(options: &[&str], context: &Context) -> Result<Output, ToolError> {
+pub fn diff(options: &[&str], context: &Context) -> Result<Report, ToolError> {
     let own = [
         "diff",
         "--no-ext-diff",
@@ -77,9 +85,10 @@ pub fn diff(options: &[&str], context: &Context) -> Result<Output, ToolError> {
         "--src-prefix=a/",
         "--dst-prefix=b/",
         "--submodule=short",
+        "--relative",
         SUBMODULES,
     ];
-    run(&[&own[..], options].concat(), context)
+    run(&[&own[..], options].concat(), &repository(context)?, context)
 }
 
 /// The existing files that differ from the last commit, with untracked but without ignored files.
@@ -88,12 +97,29 @@ pub fn diff(options: &[&str], context: &Context) -> Result<Output, ToolError> {
 /// # Errors
 /// As [`status`]; `GitFailed` if the list is longer than a program's output may be.
 pub fn changed_files(context: &Context) -> Result<Vec<String>, ToolError> {
+    let repository = repository(context)?;
     let options = ["--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"];
-    let output = status(&options, context)?;
+    let arguments = [&["status", SUBMODULES], &options[..]].concat();
+    let output = run(&arguments, &repository, context)?.output;
     if output.stdout.total > output.stdout.bytes.len() as u64 {
         return Err(ToolError::failed("GitFailed", "more files have changed than can be listed"));
     }
-    Ok(output.stdout.bytes.split(|&byte| byte == 0).filter_map(changed_file).collect())
+    let files = output.stdout.bytes.split(|&byte| byte == 0).filter_map(changed_file);
+    // These paths are always relative to the root of the working tree.
+    let relative = |path: String| match repository.prefix.as_str() {
+        "" => Some(path),
+        prefix => path.strip_prefix(prefix)?.strip_prefix('/').map(str::to_owned),
+    };
+    Ok(files.filter_map(relative).collect())
+}
+
+/// Finds the workspace's repository.
+fn repository(context: &Context) -> Result<Repository, ToolError> {
+    process::repository(context).map_err(|error| match error {
+        process::Error::NotFound(message) => ToolError::not_found("NotARepository", message),
+        process::Error::Invalid(message) => ToolError::denied("RepositoryNotConfirmed", message),
+        error => error.into(),
+    })
 }
 
 /// The path of an entry `XY PATH`; `None` if the file does not exist or is a directory, which is a
@@ -105,14 +131,23 @@ fn changed_file(entry: &[u8]) -> Option<String> {
     (in_tree != b'D' && !staged_and_gone && !path.ends_with('/')).then(|| path.to_owned())
 }
 
-/// Runs git with everything overridden that the repository names.
-fn run(arguments: &[&str], context: &Context) -> Result<Output, ToolError> {
+/// Runs git with everything overridden that the repository names, on the files of the workspace.
+fn run(
+    arguments: &[&str],
+    repository: &Repository,
+    context: &Context,
+) -> Result<Report, ToolError> {
     // Only git can list its settings, since configuration files include others.
-    let listed = checked(&command(&["config", "--list", "--name-only", "-z"], &[]), context)?;
+    let list = ["config", "--list", "--name-only", "-z"];
+    let listed = checked(&command(&list, &[], repository), repository, context)?;
     if listed.stdout.total > listed.stdout.bytes.len() as u64 {
         return Err(ToolError::failed("GitFailed", "the repository has too many settings"));
     }
-    checked(&command(arguments, &filter_overrides(&listed.stdout.bytes)?), context)
+    let settings = filter_overrides(&listed.stdout.bytes)?;
+    let here: &[&str] = if repository.prefix.is_empty() { &[] } else { &["--", "."] };
+    let command = command(&[arguments, here].concat(), &settings, repository);
+    let output = checked(&command, repository, context)?;
+    Ok(Report { output, outside: repository.outside.clone() })
 }
 
 /// Settings that disable each filter named in `names`, a list separated by NUL.
@@ -121,6 +156,7 @@ fn filter_overrides(names: &[u8]) -> Result<Vec<(String, &'static str)>, ToolErr
     for name in names.split(|&byte| byte == 0).filter(|name| name.starts_with(b"filter.")) {
         let Ok(name) = str::from_utf8(name) else {
             let name = String::from_utf8_lossy(name);
+            let name = shorten(&name, 200);
             let message = format!("the repository has a setting whose name is not UTF-8: {name}");
             return Err(ToolError::conflict("GitFailed", message));
         };
@@ -133,12 +169,15 @@ fn filter_overrides(names: &[u8]) -> Result<Vec<(String, &'static str)>, ToolErr
     Ok(settings)
 }
 
-fn command(arguments: &[&str], settings: &[(String, &str)]) -> Command {
+fn command(arguments: &[&str], settings: &[(String, &str)], repository: &Repository) -> Command {
     let fixed = SETTINGS.iter().map(|&(key, value)| (key, value));
     let found = settings.iter().map(|(key, value)| (key.as_str(), *value));
     let settings: Vec<(&str, &str)> = fixed.chain(found).collect();
     let mut environment: Vec<(String, String)> =
         ENVIRONMENT.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+    environment.push(("GIT_DIR".to_owned(), repository.git_dir.clone()));
+    // Otherwise `core.worktree` could point elsewhere.
+    environment.push(("GIT_WORK_TREE".to_owned(), repository.work_tree.clone()));
     // Not `-c`, which would cut a name at its first `=`.
     environment.push(("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string()));
     for (index, (key, value)) in settings.into_iter().enumerate() {
@@ -153,18 +192,26 @@ fn command(arguments: &[&str], settings: &[(String, &str)]) -> Command {
 }
 
 /// Runs a command; a failure of git is an error.
-fn checked(command: &Command, context: &Context) -> Result<Output, ToolError> {
+fn checked(
+    command: &Command,
+    repository: &Repository,
+    context: &Context,
+) -> Result<Output, ToolError> {
     let output = process::run(command, context)?;
     match &output.end {
         End::Exited(0) => Ok(output),
         End::Exited(code) => {
-            let stderr = output.stderr_text();
+            let said = output.telling();
             // `git diff` writes it with a capital letter.
-            Err(if stderr.contains("ot a git repository") {
-                let message = "the workspace is not a git repository: it has no usable .git";
+            Err(if said.contains("ot a git repository") {
+                let git = &repository.git_dir;
+                let message = format!(
+                    "git does not accept {git} as a git repository: it should be a directory with a \
+                     valid HEAD, objects and refs, or a file that leads to one in the workspace. Git \
+                     says: {said}"
+                );
                 ToolError::not_found("NotARepository", message)
             } else {
-                let said = stderr.trim();
                 let message = format!("git ended with exit code {code}: {said}");
                 ToolError::failed("GitFailed", message)
             })

@@ -11,10 +11,10 @@ mod system;
 #[path = "process/native.rs"]
 mod system;
 
-use crate::{Context, ToolError};
+use crate::{Context, ToolError, telling};
 
 pub use crate::bindings::cofferdam::host::process::{
-    Captured, Changes, Command, End, Error, Output,
+    Captured, Changes, Command, End, Error, Output, Repository,
 };
 
 /// A command that runs `program` in the workspace's directory, without input and until the deadline
@@ -37,6 +37,14 @@ pub fn command(program: &str, arguments: &[&str]) -> Command {
 /// See [`Error`]: the program was not run.
 pub fn run(command: &Command, context: &Context) -> Result<Output, Error> {
     system::run(command, context)
+}
+
+/// Finds the git repository of the workspace, which may be outside of it.
+///
+/// # Errors
+/// See [`Error`]: there is none, it is not confirmed, or the plugin is not granted `git`.
+pub fn repository(context: &Context) -> Result<Repository, Error> {
+    system::repository(context)
 }
 
 /// The absolute path of a directory in which programs can keep files for later runs, such as
@@ -62,6 +70,13 @@ impl Output {
     /// Standard error as text; invalid UTF-8 is replaced.
     pub fn stderr_text(&self) -> String {
         text(&self.stderr.bytes)
+    }
+
+    /// The telling part of what the program said, for an error message: of standard error, or of
+    /// standard output if that is empty, in at most 2 KiB.
+    pub fn telling(&self) -> String {
+        let stderr = self.stderr_text();
+        if stderr.trim().is_empty() { telling(&self.stdout_text()) } else { telling(&stderr) }
     }
 
     /// Makes a path that the program printed relative to the workspace; returns a path outside of

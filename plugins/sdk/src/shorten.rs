@@ -24,9 +24,58 @@ pub fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{before}{newline}[... {} bytes left out ...]\n{after}", tail - head))
 }
 
+/// The maximum size of [`telling`], in bytes.
+const MAX_TELLING_BYTES: usize = 2 << 10;
+
+/// The maximum size of one of its lines, in bytes.
+const MAX_TELLING_LINE_BYTES: usize = 400;
+
+/// Returns the telling part of an error output, in at most 2 KiB: each line once and shortened, and
+/// from long output first the lines that say what failed.
+pub fn telling(output: &str) -> String {
+    let mut seen = std::collections::HashSet::new();
+    let lines = output.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.filter(|line| seen.insert(*line)).collect();
+    let short = |line: &&str| shorten(line, MAX_TELLING_LINE_BYTES).replace('\n', " ");
+    let size = |lines: &[&str]| lines.iter().map(|line| short(line).len() + 1).sum::<usize>();
+    let is_error = |line: &&&str| {
+        let line = line.to_ascii_lowercase();
+        ["fatal", "error", "panicked"].iter().any(|word| line.contains(word))
+    };
+    let errors: Vec<&str> = lines.iter().filter(is_error).copied().collect();
+    let chosen =
+        if size(&lines) <= MAX_TELLING_BYTES || errors.is_empty() { &lines } else { &errors };
+    let mut told = String::new();
+    for line in chosen {
+        let line = short(line);
+        if told.len() + line.len() >= MAX_TELLING_BYTES {
+            break;
+        }
+        told.push_str(if told.is_empty() { "" } else { "\n" });
+        told.push_str(&line);
+    }
+    told
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_telling_part_of_an_error_is_short() {
+        assert_eq!(telling(""), "");
+        assert_eq!(telling("warning: a\nwarning: a\nfatal: b\n"), "warning: a\nfatal: b");
+        // One line of 63 kB.
+        let line = telling(&format!("fatal: {}\n", "x".repeat(63_000)));
+        assert!(line.starts_with("fatal: x") && line.len() < 500 && !line.contains('\n'), "{line}");
+        let noise: String = (0..2000).map(|at| format!("warning: file {at}\n")).collect();
+        assert_eq!(telling(&format!("{noise}fatal: bad object HEAD\n")), "fatal: bad object HEAD");
+        let errors: String = (0..2000).map(|at| format!("error: unable to read {at}\n")).collect();
+        let told = telling(&errors);
+        assert!(told.starts_with("error: unable to read 0\n") && told.len() <= MAX_TELLING_BYTES);
+        assert!(telling(&"no line says why\n".repeat(10_000)).len() < 20);
+        assert!(telling(&noise).starts_with("warning: file 0\n"));
+    }
 
     #[test]
     fn long_text_loses_its_middle() {

@@ -109,6 +109,13 @@ pub fn named_by(config: &str) -> Named {
     named
 }
 
+/// Returns the working tree that a configuration names (`core.worktree`), relative to the
+/// repository. Included files are not considered.
+pub fn working_tree(config: &str) -> Option<String> {
+    let is_named = |found: &Variable| found.section == "core" && found.name == "worktree";
+    variables(config).into_iter().rfind(is_named).map(|found| found.value)
+}
+
 /// The prefix of a path in a configuration that need not exist.
 const OPTIONAL_PATH: &str = ":(optional)";
 
@@ -374,6 +381,13 @@ mod tests {
         let words = ["./scripts/watch.sh", "--fast", "python3", "tools/clean.py", "%f"];
         assert_eq!(named.words[..5], words);
         assert_eq!(named.words[5..], ["sh", "tools/go.sh", "true"]);
+    }
+
+    #[test]
+    fn the_last_working_tree_counts() {
+        let config = "[core]\n\tworktree = a\n[Core] WorkTree = \"../../b c\" # x\n[x]worktree=d";
+        assert_eq!(working_tree(config).as_deref(), Some("../../b c"));
+        assert_eq!(working_tree("[core]\n\tbare = true\n"), None);
     }
 
     #[test]

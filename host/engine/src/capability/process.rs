@@ -3,7 +3,7 @@
 //! changed.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use wasmtime::Result;
 
 use super::CANCEL_POLL;
 use super::bindings::cofferdam::host::process::{
-    Captured, Changes, Command, End, Error, Host, Output,
+    Captured, Changes, Command, End, Error, Host, Output, Repository,
 };
 use super::command::ProgramRun;
 use super::programs::failure;
@@ -24,7 +24,12 @@ use super::write_limits::WriteLimits;
 use crate::call::{Control, Stop};
 use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode, ProgramLimitCode};
 use cofferdam_core::policy::Files;
-use cofferdam_workspace::{Cache, NativeView, Overlay, ViewKind, ViewOptions, is_full};
+use cofferdam_workspace::{
+    self as workspace, Cache, NativeView, Overlay, RepositoryError, ViewKind, ViewOptions, is_full,
+};
+
+/// The program that can read the workspace's repository outside of the workspace.
+const GIT: &str = "git";
 
 /// The directory for copies of the workspace, if a program can't see it otherwise. Not `/tmp`,
 /// which is in memory on many systems.
@@ -36,6 +41,10 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 impl Host for CallState {
     fn run(&mut self, command: Command) -> Result<std::result::Result<Output, Error>> {
         Ok(self.run_program(&command))
+    }
+
+    fn find_repository(&mut self) -> Result<std::result::Result<Repository, Error>> {
+        Ok(self.repository())
     }
 
     fn cache_directory(&mut self) -> Result<String> {
@@ -68,6 +77,9 @@ impl CallState {
             cache: cache.as_ref().map(Cache::path),
         };
         let mut described = run.describe(program)?;
+        if command.program == GIT {
+            described.readable.extend(self.outside(view.kind())?);
+        }
         described.bounded.clone_from(&write_limits.bounded);
         let workspace_shown = top.display().to_string();
         let report = self.run_to_end(sandbox, described, &command.program)?;
@@ -85,24 +97,63 @@ impl CallState {
         Ok(output(report, workspace_shown))
     }
 
+    fn repository(&self) -> std::result::Result<Repository, Error> {
+        self.allow_name(GIT)?;
+        let found = self.locate().map_err(|error| match error {
+            RepositoryError::NotFound(message) => Error::NotFound(message),
+            RepositoryError::NotConfirmed(message) => Error::Invalid(message),
+        })?;
+        let text = |path: &Path| path.display().to_string();
+        Ok(Repository {
+            git_dir: text(&found.git_dir),
+            work_tree: text(&found.work_tree),
+            prefix: text(&found.prefix),
+            outside: found.outside.iter().map(|path| text(path)).collect(),
+        })
+    }
+
+    fn locate(&self) -> std::result::Result<workspace::Repository, RepositoryError> {
+        let services = &self.context.services;
+        let home = services.programs.environment.get("HOME").map(Path::new);
+        workspace::Repository::find(services.workspace.path(), home)
+    }
+
+    /// Returns what git can read outside of the workspace: nothing, unless a repository is confirmed.
+    fn outside(&self, shown: &ViewKind) -> std::result::Result<Vec<PathBuf>, Error> {
+        let Ok(found) = self.locate() else { return Ok(Vec::new()) };
+        if matches!(shown, ViewKind::Copy(_)) && !found.prefix.as_os_str().is_empty() {
+            let why = "the workspace is below the root of its git repository; this system can't \
+                       show its staged changes to git there. Commit them first, or use the root of \
+                       the working tree as the workspace";
+            return Err(Error::Unavailable(why.to_owned()));
+        }
+        Ok(found.readable)
+    }
+
     /// Checks whether the call may run the program with the file access that it requests.
     fn allow_program(&self, command: &Command) -> std::result::Result<(), Error> {
+        self.allow_name(&command.program)?;
+        let granted = &self.context.permissions.capabilities;
+        if command.changes == Changes::Keep && granted.files != Files::Write {
+            let why = "the call may only read, so nothing that a program changes can be kept";
+            return Err(Error::Denied(why.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Checks whether the call may run the program at all.
+    fn allow_name(&self, program: &str) -> std::result::Result<(), Error> {
         let permissions = &self.context.permissions;
-        let granted = &permissions.capabilities;
-        if !granted.process.contains(&command.program) {
+        if !permissions.capabilities.process.contains(program) {
             let plugin = permissions.plugin();
             return Err(Error::Denied(format!(
                 "'{}' is not among the programs that the plugin '{plugin}' may run here; a person \
                  can grant it by process = [...] under [grants.{plugin}] in cofferdam.toml",
-                cofferdam_text::shorten(&command.program, 80)
+                cofferdam_text::shorten(program, 80)
             )));
         }
-        if granted.files == Files::None {
+        if permissions.capabilities.files == Files::None {
             return Err(Error::Denied("the call has nothing to do with files".to_owned()));
-        }
-        if command.changes == Changes::Keep && granted.files != Files::Write {
-            let why = "the call may only read, so nothing that a program changes can be kept";
-            return Err(Error::Denied(why.to_owned()));
         }
         Ok(())
     }

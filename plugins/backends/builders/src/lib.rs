@@ -21,7 +21,7 @@ use std::collections::HashSet;
 use cofferdam_sdk::backend::building::{Diagnostic, Report, Request, Severity};
 use cofferdam_sdk::backend::{Builder, Error};
 use cofferdam_sdk::process::{self, Changes, Command, End, Output};
-use cofferdam_sdk::{Context, builder, shorten};
+use cofferdam_sdk::{Context, builder, shorten, telling};
 
 use framework::{Framework, Project};
 use places::Places;
@@ -58,7 +58,7 @@ impl Builder for Builders {
         let version = text::version(&said).filter(|_| output.exit_code() == Some(0));
         version.ok_or_else(|| {
             let words = text::last_line(&said).unwrap_or_else(|| "nothing".to_owned());
-            Error::Failed(format!("{program} does not say its version, but: {words}"))
+            Error::Failed(format!("{program} does not say its version, but: {}", telling(&words)))
         })
     }
 

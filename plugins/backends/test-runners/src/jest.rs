@@ -5,6 +5,7 @@
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::testing::{Report, Request, Status, Test};
 use cofferdam_sdk::process::{End, Output};
+use cofferdam_sdk::telling;
 use serde::Deserialize;
 
 use crate::Runner;
@@ -59,7 +60,10 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     let tests = match results(&stdout) {
         Some(results) => read(results, &output),
         None if matches!(output.end, End::Exited(0)) => {
-            return Err(Error::Failed(format!("jest printed no results, but: {}", stdout.trim())));
+            return Err(Error::Failed(format!(
+                "jest printed no results, but: {}",
+                telling(&stdout)
+            )));
         }
         None => Vec::new(),
     };

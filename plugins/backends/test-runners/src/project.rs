@@ -132,7 +132,7 @@ impl<'a> Project<'a> {
             _ => Err(Error::Failed(format!(
                 "{program} {} failed: {}",
                 arguments.join(" "),
-                output.stderr_text().trim()
+                output.telling()
             ))),
         }
     }

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::testing::{Report, Request, Status, Test};
 use cofferdam_sdk::process::Command;
+use cofferdam_sdk::telling;
 use serde::Deserialize;
 
 use crate::Runner;
@@ -80,7 +81,7 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     let printed = output.stderr_text();
     let tests = read(&events)?;
     if output.exit_code() == Some(USAGE_ERROR) {
-        return Err(Error::Invalid(format!("pytest: {}", usage_error(&printed))));
+        return Err(Error::Invalid(format!("pytest: {}", telling(usage_error(&printed)))));
     }
     Ok(output::report("pytest", tests, &output, &printed, &[NO_TESTS]))
 }

@@ -1,11 +1,15 @@
 //! Running programs in a component.
 
-use super::{Command, Error, Output};
+use super::{Command, Error, Output, Repository};
 use crate::Context;
 use crate::bindings::cofferdam::host::process;
 
 pub(super) fn run(command: &Command, _: &Context) -> Result<Output, Error> {
     process::run(command)
+}
+
+pub(super) fn repository(_: &Context) -> Result<Repository, Error> {
+    process::find_repository()
 }
 
 pub(super) fn cache_directory(_: &Context) -> String {

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Captured, Command, End, Error, Output};
+use super::{Captured, Command, End, Error, Output, Repository};
 use crate::Context;
 
 /// The interval between checks whether the program has exited.
@@ -55,6 +55,25 @@ pub(super) fn run(command: &Command, context: &Context) -> Result<Output, Error>
         duration_ms: u32::try_from(started.elapsed().as_millis()).unwrap_or(u32::MAX),
         workspace: workspace.to_string_lossy().into_owned(),
     })
+}
+
+/// The `.git` in the directory or the nearest one above; unlike the host, this confirms nothing.
+#[expect(clippy::disallowed_methods, reason = "a developer's test runs git")]
+pub(super) fn repository(context: &Context) -> Result<Repository, Error> {
+    let root = context.local_root();
+    let above = root.ancestors().find(|directory| directory.join(".git").exists());
+    let Some(above) = above else {
+        return Err(Error::NotFound("the workspace is not a git repository".to_owned()));
+    };
+    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+    let (git_dir, work_tree, outside) = if above == root {
+        (".git".to_owned(), ".".to_owned(), Vec::new())
+    } else {
+        let git = text(&above.join(".git"));
+        (git.clone(), text(above), vec![git])
+    };
+    let prefix = text(root.strip_prefix(above).unwrap_or(root));
+    Ok(Repository { git_dir, work_tree, prefix, outside })
 }
 
 pub(super) fn cache_directory(context: &Context) -> String {
