@@ -40,9 +40,10 @@ fn is_strict() -> bool {
     std::env::var_os("COFFERDAM_STRICT").is_some()
 }
 
-/// The time within which 99 of 100 requests of the legitimate client must be answered.
+/// The time within which 99 of 100 requests of the legitimate client must be answered. Without
+/// fairness it is 5 to 30 s; other tests run at the same time unless the test is strict.
 fn bound() -> Duration {
-    Duration::from_millis(if is_strict() { 100 } else { 1_000 })
+    Duration::from_millis(if is_strict() { 100 } else { 4_000 })
 }
 
 /// The server's memory limit, in MiB.

@@ -79,7 +79,7 @@ async fn serve(server: Server, args: &Serve, token: Option<String>) -> Result<()
         origins: args.allow_origin.clone(),
         rate: args.rate,
     };
-    let ready = |address| tracing::warn!("serving http://{address}/mcp");
+    let ready = Box::new(|address| tracing::warn!("serving http://{address}/mcp"));
     let served = cofferdam_mcp::serve_http(server, address, access, ready).await;
     // Each of these errors is about an option.
     served.map_err(|error| CliError::usage(error.to_string()))

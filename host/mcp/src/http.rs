@@ -17,6 +17,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -90,30 +92,33 @@ pub enum HttpError {
 ///
 /// # Errors
 /// See [`HttpError`].
-pub async fn serve_http(
+pub fn serve_http(
     server: Server,
     address: SocketAddr,
     access: Access,
-    ready: impl FnOnce(SocketAddr),
-) -> Result<(), HttpError> {
-    if !address.ip().is_loopback() && access.token.is_none() {
-        return Err(HttpError::Open(address));
+    ready: Box<dyn FnOnce(SocketAddr) + Send>,
+) -> BoxFuture<'static, Result<(), HttpError>> {
+    async move {
+        if !address.ip().is_loopback() && access.token.is_none() {
+            return Err(HttpError::Open(address));
+        }
+        if let Some(origin) = access.origins.iter().find(|origin| !is_origin(origin)) {
+            return Err(HttpError::Origin(origin.clone()));
+        }
+        let listener = listen(address).map_err(|error| HttpError::Listen(address, error))?;
+        let address = listener.local_addr().unwrap_or(address);
+        ready(address);
+        // Calls are stopped before the streams that their answers take.
+        let closing = CancellationToken::new();
+        let router = router(&server, &access, address.port(), &closing);
+        let mut connections = Connections::accept(listener, router, &server.shared.stopping).await;
+        server.ended().await;
+        connections.ended(LAST_ANSWERS_TIMEOUT).await;
+        closing.cancel();
+        connections.ended(LAST_ANSWERS_TIMEOUT).await;
+        Ok(())
     }
-    if let Some(origin) = access.origins.iter().find(|origin| !is_origin(origin)) {
-        return Err(HttpError::Origin(origin.clone()));
-    }
-    let listener = listen(address).map_err(|error| HttpError::Listen(address, error))?;
-    let address = listener.local_addr().unwrap_or(address);
-    ready(address);
-    // Calls are stopped before the streams that their answers take.
-    let closing = CancellationToken::new();
-    let router = router(&server, &access, address.port(), &closing);
-    let mut connections = Connections::accept(listener, router, &server.shared.stopping).await;
-    server.ended().await;
-    connections.ended(LAST_ANSWERS_TIMEOUT).await;
-    closing.cancel();
-    connections.ended(LAST_ANSWERS_TIMEOUT).await;
-    Ok(())
+    .boxed()
 }
 
 /// Listens on an address, with a long backlog.

@@ -30,6 +30,8 @@ mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, GetPromptRequestParams,
     GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
@@ -181,17 +183,20 @@ impl Server {
     /// # Errors
     /// See [`Host::renewed`]; `Role` if the server's own role does not exist any more. The server then
     /// continues with the old ones.
-    pub async fn renew(&self, config: Config) -> Result<(), RenewError> {
-        let (old, role) = (self.offer(), self.role.clone());
-        let renewed = blocking(move || {
-            let new = Offer::new(old.host.renewed(config)?, old.output_schemas);
-            new.tools(role.as_deref())?;
-            Ok::<_, RenewError>((old, Arc::new(new)))
-        });
-        let (old, new) = renewed.await?;
-        self.shared.offer.send_replace(Arc::clone(&new));
-        self.shared.sessions.tell(&old, &new).await;
-        Ok(())
+    pub fn renew(&self, config: Config) -> BoxFuture<'_, Result<(), RenewError>> {
+        async move {
+            let (old, role) = (self.offer(), self.role.clone());
+            let renewed = blocking(move || {
+                let new = Offer::new(old.host.renewed(config)?, old.output_schemas);
+                new.tools(role.as_deref())?;
+                Ok::<_, RenewError>((old, Arc::new(new)))
+            });
+            let (old, new) = renewed.await?;
+            self.shared.offer.send_replace(Arc::clone(&new));
+            self.shared.sessions.tell(&old, &new).await;
+            Ok(())
+        }
+        .boxed()
     }
 
     /// Serves one client on standard input and output, until it closes them or the server is
@@ -199,25 +204,28 @@ impl Server {
     ///
     /// # Errors
     /// See [`ServeError`].
-    pub async fn serve_stdio(self) -> Result<(), ServeError> {
-        let stopping = self.shared.stopping.clone();
-        let (input, output) = rmcp::transport::io::stdio_pipes();
-        let (transport, writer) = Stdio::new(input, output, self.longest());
-        let served = match self.clone().serve_with_ct(transport, stopping.clone()).await {
-            Ok(running) => running.waiting().await.map(drop).map_err(ServeError::from),
-            // A client may close the connection without a message.
-            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
-                Ok(())
-            }
-            // The library's text would show the message in Rust's syntax.
-            Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
-                Err(ServeError::Handshake("its first message is no request".to_owned()))
-            }
-            Err(error) => Err(ServeError::Handshake(error.to_string())),
-        };
-        stopping.cancel();
-        tokio::join!(self.ended(), writer.end());
-        served
+    pub fn serve_stdio(self) -> BoxFuture<'static, Result<(), ServeError>> {
+        async move {
+            let stopping = self.shared.stopping.clone();
+            let (input, output) = rmcp::transport::io::stdio_pipes();
+            let (transport, writer) = Stdio::new(input, output, self.longest());
+            let served = match self.clone().serve_with_ct(transport, stopping.clone()).await {
+                Ok(running) => running.waiting().await.map(drop).map_err(ServeError::from),
+                // A client may close the connection without a message.
+                Err(
+                    ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled,
+                ) => Ok(()),
+                // The library's text would show the message in Rust's syntax.
+                Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
+                    Err(ServeError::Handshake("its first message is no request".to_owned()))
+                }
+                Err(error) => Err(ServeError::Handshake(error.to_string())),
+            };
+            stopping.cancel();
+            tokio::join!(self.ended(), writer.end());
+            served
+        }
+        .boxed()
     }
 
     /// The maximum size of a message, in bytes.

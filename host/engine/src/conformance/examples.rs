@@ -10,6 +10,8 @@ use std::path::Path;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use futures_util::FutureExt as _;
+use futures_util::future::LocalBoxFuture;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -53,19 +55,22 @@ pub struct Tried {
 ///
 /// # Errors
 /// See [`RunError`].
-pub async fn run_examples(
-    open: &dyn Fn(&Path) -> Result<Host, OpenError>,
-    manifest: &Manifest,
-) -> Result<Vec<Tried>, RunError> {
-    let mut tried = Vec::new();
-    for tool in &manifest.tools {
-        let qualified = format!("{}.{}", manifest.name, tool.name);
-        for (example, is_exact) in examples(tool) {
-            let verdict = run(open, &qualified, &example, is_exact).await?;
-            tried.push(Tried { tool: tool.name.clone(), example: example.name, verdict });
+pub fn run_examples<'a>(
+    open: &'a dyn Fn(&Path) -> Result<Host, OpenError>,
+    manifest: &'a Manifest,
+) -> LocalBoxFuture<'a, Result<Vec<Tried>, RunError>> {
+    async move {
+        let mut tried = Vec::new();
+        for tool in &manifest.tools {
+            let qualified = format!("{}.{}", manifest.name, tool.name);
+            for (example, is_exact) in examples(tool) {
+                let verdict = run(open, &qualified, &example, is_exact).await?;
+                tried.push(Tried { tool: tool.name.clone(), example: example.name, verdict });
+            }
         }
+        Ok(tried)
     }
-    Ok(tried)
+    .boxed_local()
 }
 
 /// The examples of a tool, and whether each states its expected result. An example in the schema

@@ -5,6 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -107,15 +109,22 @@ struct Applied {
 
 impl Host {
     /// Runs a round. Never fails: errors are recorded in the returned [`Round`].
-    pub async fn pipeline(&self, inputs: Inputs, options: &PipelineOptions) -> Round {
-        let started = Instant::now();
-        let round = Round::begin(options.dry_run, options.phase_boundary);
-        let mut running = RunningRound { host: self, options, round };
-        let state = match running.run(inputs).await {
-            Ok(()) => State::Applied,
-            Err(Stopped(state)) => state,
-        };
-        Round { state, duration_ms: milliseconds(started), ..running.round }
+    pub fn pipeline<'a>(
+        &'a self,
+        inputs: Inputs,
+        options: &'a PipelineOptions,
+    ) -> BoxFuture<'a, Round> {
+        async move {
+            let started = Instant::now();
+            let round = Round::begin(options.dry_run, options.phase_boundary);
+            let mut running = RunningRound { host: self, options, round };
+            let state = match running.run(inputs).await {
+                Ok(()) => State::Applied,
+                Err(Stopped(state)) => state,
+            };
+            Round { state, duration_ms: milliseconds(started), ..running.round }
+        }
+        .boxed()
     }
 }
 

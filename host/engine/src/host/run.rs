@@ -3,7 +3,8 @@
 
 use std::slice;
 
-use futures_util::{StreamExt as _, stream};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use serde_json::{Map, Value};
 
 use super::Host;
@@ -76,51 +77,65 @@ impl Host {
     ///
     /// # Errors
     /// [`Refusal`] if the envelope is refused: nothing was run.
-    pub async fn run(&self, text: &str, mode: Mode, options: &RunOptions) -> Result<Run, Refusal> {
-        let begun = self.role(options.role.as_deref()).and_then(|role| {
-            let (header, calls) = self.check(text, mode, role)?;
-            Ok((role, header, calls, scope(options)?))
-        });
-        let (role, header, calls, scope) = self.noted(begun, options)?;
-        let run = RunContext { options, role, scope: &scope };
-        let transaction = self.noted(self.transaction(options).await, options)?;
-        let mut ended = self.answers(calls, &run, transaction.as_ref()).await;
-        let diff = self.conclude(transaction, &mut ended, options).await;
-        let outputs = ended.iter_mut().flat_map(|ended| std::mem::take(&mut ended.outputs));
-        let effects = Effects { diff, outputs: outputs.collect() };
-        let answer = |ended| envelope::in_dialect(header.dialect, self.close(ended, options));
-        let answers = ended.into_iter().map(answer).collect();
-        Ok(Run { header, answers, effects })
+    pub fn run<'a>(
+        &'a self,
+        text: &'a str,
+        mode: Mode,
+        options: &'a RunOptions,
+    ) -> BoxFuture<'a, Result<Run, Refusal>> {
+        async move {
+            let begun = self.role(options.role.as_deref()).and_then(|role| {
+                let (header, calls) = self.check(text, mode, role)?;
+                Ok((role, header, calls, scope(options)?))
+            });
+            let (role, header, calls, scope) = self.noted(begun, options)?;
+            let run = RunContext { options, role, scope: &scope };
+            let transaction = self.noted(self.transaction(options).await, options)?;
+            let mut ended = self.answers(calls, &run, transaction.as_ref()).await;
+            let diff = self.conclude(transaction, &mut ended, options).await;
+            let outputs = ended.iter_mut().flat_map(|ended| std::mem::take(&mut ended.outputs));
+            let effects = Effects { diff, outputs: outputs.collect() };
+            let answer = |ended| envelope::in_dialect(header.dialect, self.close(ended, options));
+            let answers = ended.into_iter().map(answer).collect();
+            Ok(Run { header, answers, effects })
+        }
+        .boxed()
     }
 
     /// Runs a single call; `args` is the text of a JSON object.
     ///
     /// # Errors
     /// [`Refusal`] if the call is refused: nothing was run.
-    pub async fn call(
-        &self,
-        tool: &str,
-        args: &str,
-        options: &RunOptions,
-    ) -> Result<(Answer, Effects), Refusal> {
-        let sized = self.check_size(args.len(), "arguments");
-        let args = sized.and_then(|()| Ok(envelope::arguments(args)?));
-        self.run_one(tool, args, options).await
+    pub fn call<'a>(
+        &'a self,
+        tool: &'a str,
+        args: &'a str,
+        options: &'a RunOptions,
+    ) -> BoxFuture<'a, Result<(Answer, Effects), Refusal>> {
+        async move {
+            let sized = self.check_size(args.len(), "arguments");
+            let args = sized.and_then(|()| Ok(envelope::arguments(args)?));
+            self.run_one(tool, args, options).await
+        }
+        .boxed()
     }
 
     /// Runs a single call whose arguments were parsed by a parser that refuses duplicate keys.
     ///
     /// # Errors
     /// [`Refusal`] if the call is refused: nothing was run.
-    pub async fn call_parsed(
-        &self,
-        tool: &str,
+    pub fn call_parsed<'a>(
+        &'a self,
+        tool: &'a str,
         args: Map<String, Value>,
-        options: &RunOptions,
-    ) -> Result<(Answer, Effects), Refusal> {
-        let args = envelope::parsed_arguments(args);
-        let sized = self.check_size(envelope::size(&args), "arguments");
-        self.run_one(tool, sized.map(|()| args), options).await
+        options: &'a RunOptions,
+    ) -> BoxFuture<'a, Result<(Answer, Effects), Refusal>> {
+        async move {
+            let args = envelope::parsed_arguments(args);
+            let sized = self.check_size(envelope::size(&args), "arguments");
+            self.run_one(tool, sized.map(|()| args), options).await
+        }
+        .boxed()
     }
 
     async fn run_one(

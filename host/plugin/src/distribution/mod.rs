@@ -8,6 +8,9 @@ mod web;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
 use self::oci::{Credentials, Login};
 use crate::digest::Digest;
 use crate::http::{Client, ClientError};
@@ -108,40 +111,44 @@ impl Distribution {
     ///
     /// # Errors
     /// Those of [`FetchError`].
-    pub async fn fetch(
-        &self,
-        source: &Source,
+    pub fn fetch<'a>(
+        &'a self,
+        source: &'a Source,
         origin: SourceOrigin,
-        workspace: &Path,
-    ) -> Result<Fetched, FetchError> {
-        let fetched = match source {
-            Source::File(path) => file::fetch(path, workspace),
-            Source::Web(address) => web::fetch(&self.client, address, origin).await,
-            Source::Registry(reference) => {
-                oci::pull(&self.client, self.login(reference)?, reference, origin).await
-            }
-        };
-        fetched.map_err(|error| match error {
-            FetchError::Client(ClientError::Private(host))
-                if origin == SourceOrigin::Lock && source.host() == Some(&host) =>
-            {
-                FetchError::Private(source.clone().into())
-            }
-            // Of another origin, a redirect: the user can't allow it by naming the source.
-            error => error,
-        })
+        workspace: &'a Path,
+    ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
+        async move {
+            let fetched = match source {
+                Source::File(path) => file::fetch(path, workspace),
+                Source::Web(address) => web::fetch(&self.client, address, origin).await,
+                Source::Registry(reference) => {
+                    oci::pull(&self.client, self.login(reference)?, reference, origin).await
+                }
+            };
+            fetched.map_err(|error| match error {
+                FetchError::Client(ClientError::Private(host))
+                    if origin == SourceOrigin::Lock && source.host() == Some(&host) =>
+                {
+                    FetchError::Private(source.clone().into())
+                }
+                // Of another origin, a redirect: the user can't allow it by naming the source.
+                error => error,
+            })
+        }
+        .boxed()
     }
 
     /// Publishes a plugin with its signature. Returns its digest in the registry.
     ///
     /// # Errors
     /// Those of [`FetchError`].
-    pub async fn push(
-        &self,
-        reference: &Reference,
-        plugin: &oci::Artifact<'_>,
-    ) -> Result<Digest, FetchError> {
-        oci::push(&self.client, self.login(reference)?, reference, plugin).await
+    pub fn push<'a>(
+        &'a self,
+        reference: &'a Reference,
+        plugin: &'a oci::Artifact<'a>,
+    ) -> BoxFuture<'a, Result<Digest, FetchError>> {
+        async move { oci::push(&self.client, self.login(reference)?, reference, plugin).await }
+            .boxed()
     }
 
     /// The credentials for a registry, and the origin that may receive them.
