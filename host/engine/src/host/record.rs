@@ -47,7 +47,8 @@ impl Host {
             let outcome = Outcome::Failed(Failure::new(*code, problem.to_string()));
             let name = named.as_deref().or(tool).unwrap_or("-");
             let entry = self.registry.resolve(name, known_role).ok();
-            let name = entry.map_or_else(|| name.to_owned(), |entry| entry.qualified_name());
+            let name =
+                entry.map_or_else(|| name.to_owned(), |entry| entry.qualified_name().to_string());
             let id = uuid::Uuid::now_v7().to_string();
             let record = Record::new(&id, &name, role, &outcome, 0.0);
             self.record(record, entry.map(AsRef::as_ref), &options.origin);
