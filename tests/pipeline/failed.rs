@@ -122,7 +122,7 @@ fn the_lint_before_the_change_has_the_same_files() {
     let approval = approval(&designer).to_string();
     let order = work_order().to_string();
     let ended = round(&place, &order, &designer.to_string(), &approval, &[]);
-    assert_state(&ended, "BLOCKED", 1);
+    assert_state(&ended, "BLOCKED", 2);
     assert!(ended.stdout.contains("the arguments path and check_all only"), "{ended:?}");
 }
 
