@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::http::server::Server;
 use crate::support::Place;
 
 /// The three lines in the tool schemas, "Log Format for MCP Calls".
@@ -164,6 +165,97 @@ fn a_missing_backend_degrades_and_invalid_settings_fail() {
     assert_eq!(figures["alerts"][0]["alert"], "health-check-failures");
     let nowhere = place.run(&["health", "--workspace", "nowhere"]);
     assert_eq!(nowhere.status, 2, "{nowhere:?}");
+}
+
+/// Everything that plugins are granted outside of the host, not only backends.
+#[test]
+fn health_looks_at_every_granted_service() {
+    let place = Place::new();
+    let server = Server::plain(|_| Vec::new());
+    let agent = place.script("agent.sh", "exit 1");
+    let settings = |address: &str, more: &str| {
+        format!(
+            "[[grants.docs.http]]\norigin = 'https://context7.com'\naddress = '{address}'\n\
+             [grants.team]\nfiles = 'write'\nagents = ['qa']\n\
+             [agents.qa]\ncommand = [{agent:?}]\n[agents.unused]\ncommand = ['no-such-agent']\n{more}"
+        )
+    };
+    let probes = |place: &Place| {
+        let health = place.run(&["health", "--trust-workspace"]).json();
+        let probe = |probe: &Value| {
+            let text = |field: &str| probe[field].as_str().unwrap().to_owned();
+            (text("probe"), text("verdict"), text("detail"))
+        };
+        let probes: Vec<_> = health["probes"].as_array().unwrap().iter().map(probe).collect();
+        (health["verdict"].as_str().unwrap().to_owned(), probes)
+    };
+    // Nothing listens there.
+    place.write("cofferdam.toml", settings("127.0.0.1:1", ""));
+    let (verdict, found) = probes(&place);
+    assert_eq!(verdict, "degraded");
+    let names: Vec<&str> = found.iter().map(|(name, ..)| name.as_str()).collect();
+    let wanted = [
+        "engine",
+        "call",
+        "plugins",
+        "origin https://context7.com",
+        "agent qa",
+        "sandbox",
+        "journal",
+    ];
+    assert_eq!(names, wanted);
+    assert_eq!(found[3].1, "failed", "{found:?}");
+    assert_eq!((found[4].1.as_str(), found[4].2.as_str()), ("healthy", agent.as_str()));
+    // A service that speaks no TLS is no healthy one.
+    place.write("cofferdam.toml", settings(&server.address().to_string(), ""));
+    assert_eq!(probes(&place).1[3].1, "failed");
+    assert_eq!(server.asked(), [""; 0]);
+    let server = Server::new(|_| Vec::new());
+    let address = server.address().to_string();
+    let authority = format!("ca-file = '{}'\n", server.authority().display());
+    let text = settings(&address, "").replacen("[grants.team]", &(authority + "[grants.team]"), 1);
+    place.write("cofferdam.toml", &text);
+    let (verdict, found) = probes(&place);
+    assert_eq!((verdict.as_str(), found[3].1.as_str()), ("healthy", "healthy"), "{found:?}");
+    assert_eq!(server.asked(), [""; 0]);
+    // The program of an agent that may be asked is missing.
+    let missing = text.replace(&format!("command = [{agent:?}]"), "command = ['/no/such/agent']");
+    place.write("cofferdam.toml", missing);
+    let (verdict, found) = probes(&place);
+    assert_eq!((verdict.as_str(), found[4].1.as_str()), ("degraded", "failed"), "{found:?}");
+    assert!(found[4].2.contains("/no/such/agent is not an executable file"), "{found:?}");
+}
+
+#[test]
+fn refused_calls_count_under_the_tools_own_name() {
+    let place = Place::new();
+    place.write("a", "1");
+    assert_eq!(place.run(&["call", "read_file", r#"{"path": "a"}"#]).status, 0);
+    assert_eq!(place.run(&["call", "read_file", "{"]).status, 2);
+    assert_eq!(place.run(&["call", "read_file", r#"{"paht": "a"}"#]).status, 2);
+    let envelope = r#"{"actions": [
+        {"type": "read_file", "path": 1, "more": 2}, {"type": "read_file", "path": "a"},
+        {"type": "write_file", "path": "b"}, {"type": "no_such_tool"}
+    ]}"#;
+    assert_eq!(place.run_with(&["run"], envelope).status, 2);
+    assert_eq!(place.run_with(&["run"], "prose").status, 2);
+    let figures = place.run(&["stats"]).json();
+    let tools: Vec<(&str, u64, u64)> = figures["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| {
+            let count = |field: &str| tool[field].as_u64().unwrap();
+            (tool["name"].as_str().unwrap(), count("calls"), count("errors"))
+        })
+        .collect();
+    let wanted = [
+        ("-", 1, 1),
+        ("files.read_file", 4, 3),
+        ("files.write_file", 1, 1),
+        ("no_such_tool", 1, 1),
+    ];
+    assert_eq!(tools, wanted);
 }
 
 #[test]

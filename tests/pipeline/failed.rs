@@ -9,6 +9,7 @@ use super::{
     work_order,
 };
 use crate::support::{Ended, Place};
+use crate::trial::configure;
 
 /// Runs a round that has to fail, and asserts that it changed nothing.
 #[track_caller]
@@ -103,6 +104,41 @@ fn findings_that_existed_before_fail_the_round_and_are_marked() {
     let ended = failed(&place, &work_order(), &designer(), &[]);
     assert_eq!(ended.json()["lints"][0]["errors_before"], 1);
     assert_eq!(log(&ended).last().unwrap(), "before the change, the same lint had 1 errors");
+}
+
+/// Only this round changes the file: without that, the lint of modified files left it out.
+#[test]
+fn the_lint_before_the_change_has_the_same_files() {
+    let place = package();
+    place.write(HELPERS, format!("{}import os\n", place.read(HELPERS)));
+    place.with_git(&["commit", "-q", "-a", "-m", "a finding"]);
+    let ended = failed(&place, &work_order(), &designer(), &[]);
+    let lint = &ended.json()["lints"][0];
+    assert_eq!(lint["errors_before"], lint["result"]["summary"]["total_errors"], "{lint:#}");
+    assert_eq!(lint["result"]["summary"]["files_checked"], 1);
+    // The argument for this is not one of the pipeline commands.
+    let mut designer = designer();
+    designer["verification"]["args"]["changed"] = json!([HELPERS]);
+    let approval = approval(&designer).to_string();
+    let order = work_order().to_string();
+    let ended = round(&place, &order, &designer.to_string(), &approval, &[]);
+    assert_state(&ended, "BLOCKED", 2);
+    assert!(ended.stdout.contains("the arguments path and check_all only"), "{ended:?}");
+}
+
+#[test]
+fn what_was_not_checked_is_no_error() {
+    let place = package();
+    // The programs of the system: mypy is in a directory of its own.
+    configure(&place, "[programs]\npath = ['/usr/bin']\n");
+    let ended = failed(&place, &work_order(), &designer(), &[]);
+    let document = ended.json();
+    assert_eq!(document["lints"][0]["clean"], false, "{document:#}");
+    assert_eq!(document["lints"][0]["errors_before"], 0);
+    let log = log(&ended);
+    let last = log.last().unwrap();
+    let head = "before the change, the same lint had 0 errors; not checked: mypy: ";
+    assert!(last.starts_with(head), "{log:?}");
 }
 
 #[test]

@@ -138,6 +138,12 @@ fn probe_host(probes: &mut Probes, opened: &Opened, settings: &[Settings]) {
             }
         });
     }
+    for service in opened.0.services() {
+        let host = Arc::clone(opened);
+        probes.run(service.to_string(), false, move || {
+            Ok((host.1.block_on(host.0.reach(&service))?, ()))
+        });
+    }
 }
 
 /// Loads all plugins. One that only lacks a grant is not a failure.

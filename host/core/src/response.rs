@@ -10,19 +10,16 @@ const TAGS: [&str; 3] = ["think", "thinking", "reasoning"];
 #[derive(Debug, Default)]
 pub(crate) struct Reasoning {
     /// From an opening tag to its closing one, or from the beginning if there is no opening tag.
-    /// For an opening tag that is never closed, only the tag itself.
     pub(crate) parts: Vec<Range<usize>>,
-    /// The offset of an opening tag that is never closed.
-    unclosed: Option<usize>,
-    /// The end of the text without trailing white space and fences.
-    end: usize,
+    /// Whether an opening tag is never closed: the reasoning was cut off, so nothing in the text is
+    /// known to be an answer.
+    pub(crate) is_cut_off: bool,
 }
 
 impl Reasoning {
     /// Finds the reasoning in `text`. Tags within one of `answers` or quoted as code are ignored.
     pub(crate) fn find(text: &str, answers: &[Range<usize>]) -> Self {
-        let end = text.trim_end_matches(|last: char| last.is_whitespace() || last == '`').len();
-        let mut reasoning = Self { end, ..Self::default() };
+        let mut reasoning = Self::default();
         let mut open: Option<usize> = None;
         for (range, closes) in tags(text) {
             let next = answers.partition_point(|answer| answer.end <= range.start);
@@ -40,31 +37,22 @@ impl Reasoning {
             }
         }
         if let Some(start) = open {
-            let length = text[start..].find('>').map_or(0, |end| end + 1);
-            reasoning.parts.push(start..start + length);
-            reasoning.unclosed = Some(start);
+            reasoning.parts.push(start..text.len());
+            reasoning.is_cut_off = true;
         }
         reasoning
     }
 
-    /// Whether the answer at `range` is a draft. After an opening tag that is never closed, the
-    /// beginning of the answer is unknown: only a document that ends the text is an answer there.
-    pub(crate) fn hides(&self, range: &Range<usize>) -> bool {
-        self.contains(range.start)
-            || (range.end < self.end && self.unclosed.is_some_and(|start| start < range.start))
+    /// Whether an answer that begins at `start` may be a draft. If the reasoning was cut off, the
+    /// model may have rejected everything before it.
+    pub(crate) fn hides(&self, start: usize) -> bool {
+        self.touches(&(start..start + 1))
     }
 
     /// Whether the line at `range` is reasoning, or may be.
     pub(crate) fn touches(&self, range: &Range<usize>) -> bool {
         let next = self.parts.partition_point(|part| part.end <= range.start);
-        self.parts.get(next).is_some_and(|part| part.start < range.end)
-            || self.unclosed.is_some_and(|start| start < range.start)
-    }
-
-    /// Whether a position is within closed reasoning.
-    pub(crate) fn contains(&self, position: usize) -> bool {
-        let next = self.parts.partition_point(|part| part.end <= position);
-        self.parts.get(next).is_some_and(|part| part.start <= position)
+        self.is_cut_off || self.parts.get(next).is_some_and(|part| part.start < range.end)
     }
 }
 
@@ -171,13 +159,29 @@ mod tests {
             ("a</think>b", Some(0..9)),
             ("<THINK>a</Think>b", Some(0..16)),
             ("<thinking>a</thinking>b", Some(0..22)),
-            ("<think>a", Some(0..7)),
+            ("<think>a", Some(0..8)),
+            ("a <think>b", Some(2..10)),
             ("<thinker>a</thinker>", None),
             ("the tag `</think>` is removed", None),
             ("<", None),
         ] {
             let wanted: Vec<_> = wanted.into_iter().collect();
             assert_eq!(Reasoning::find(text, &[]).parts, wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn everything_may_be_a_draft_if_the_reasoning_was_cut_off() {
+        for (text, wanted) in [
+            ("a", false),
+            ("a<think>b</think>", false),
+            ("<think>b</think>a", true),
+            ("a<think>b", true),
+            ("<think>a", true),
+            ("a<think>b</think><think>c", true),
+            ("a `<think>` is a tag", false),
+        ] {
+            assert_eq!(Reasoning::find(text, &[]).hides(0), wanted, "{text}");
         }
     }
 }

@@ -19,7 +19,7 @@ use cofferdam_core::outcome::{
     SkippedCode, Status, TrapCode, lacks_descriptors,
 };
 use cofferdam_core::policy::{Denial, Files, Grant, LimitSettings, Limits, Policy, Role, Scope};
-use cofferdam_core::schema::{Problem, Schema, escape};
+use cofferdam_core::schema::{ALIASES, Problem, Schema, escape};
 use cofferdam_plugin::registry::{Registry, ToolEntry, Unresolved};
 use cofferdam_text::shorten;
 use cofferdam_workspace::{BeginError, CommitError, is_full};
@@ -192,6 +192,7 @@ fn check_arguments<'a>(
     mut call: Call,
     role: Option<&Role>,
 ) -> Result<ValidCall, InvalidCall<'a>> {
+    rename_aliases(&tool.tool().input, &mut call);
     let mut problems = schema.problems(&call.args, &call.pointer);
     if !problems.is_empty() && remove_nulls(&tool.tool().input, &mut call, &problems) {
         problems = schema.problems(&call.args, &call.pointer);
@@ -204,6 +205,23 @@ fn check_arguments<'a>(
     }
     let code = RefusalCode::InvalidArguments;
     Err(InvalidCall { code, name: call.tool, problems, tool: Some(tool) })
+}
+
+/// Gives arguments their names where the schema of a property lists other ones (`x-aliases`). An
+/// argument that is there under both names stays, and is refused as unknown.
+fn rename_aliases(input: &Value, call: &mut Call) {
+    let Some(args) = call.args.as_object_mut() else { return };
+    let properties = input["properties"].as_object().into_iter().flatten();
+    for (name, property) in properties {
+        let aliases = property[ALIASES].as_array().map(Vec::as_slice).unwrap_or_default();
+        for alias in aliases.iter().filter_map(Value::as_str) {
+            if !args.contains_key(name)
+                && let Some(value) = args.shift_remove(alias)
+            {
+                args.insert(name.clone(), value);
+            }
+        }
+    }
 }
 
 /// Removes optional arguments that are null although the tool takes no null: models write that for an
@@ -388,6 +406,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_argument_is_accepted_under_its_other_names() {
+        let input = json!({"properties": {
+            "path": {"type": "string", "x-aliases": ["file_path", "filename"]},
+            "limit": {"type": "integer"}
+        }});
+        for (args, wanted) in [
+            (json!({"path": "a"}), json!({"path": "a"})),
+            (json!({"file_path": "a", "limit": 1}), json!({"path": "a", "limit": 1})),
+            (json!({"filename": "a"}), json!({"path": "a"})),
+            // Refused afterwards: it is not clear which file is meant.
+            (json!({"path": "a", "file_path": "b"}), json!({"path": "a", "file_path": "b"})),
+            (json!({"file_path": "a", "filename": "b"}), json!({"path": "a", "filename": "b"})),
+            (json!({"file": "a"}), json!({"file": "a"})),
+            (json!("a"), json!("a")),
+        ] {
+            let mut call = Call { pointer: String::new(), tool: "a.b".to_owned(), args };
+            rename_aliases(&input, &mut call);
+            assert_eq!(call.args, wanted);
+        }
+    }
 
     #[test]
     fn null_for_an_optional_argument_counts_as_absent() {

@@ -33,6 +33,7 @@ mod pipeline;
 mod record;
 mod repeats;
 mod run;
+mod services;
 mod unknown;
 
 use std::collections::BTreeMap;
@@ -66,6 +67,7 @@ pub use config::{Config, OpenError};
 pub use context::RunOptions;
 pub use pipeline::{Inputs, PipelineOptions, Source};
 pub use run::{Effects, Run};
+pub use services::Service;
 
 /// Starts auxiliary processes of the host: an executable that calls [`run_if_helper`].
 pub use cofferdam_sandbox::Helper;

@@ -25,7 +25,7 @@ const MAX_HINTS: usize = 10;
 #[serde(deny_unknown_fields)]
 pub struct Args {
     /// The file to change.
-    pub file_path: String,
+    pub path: String,
     /// The replacements to make.
     pub replacements: Vec<Replacement>,
 }
@@ -73,7 +73,7 @@ pub struct Detail {
 /// # Errors
 /// `ValidationFailed` with every problem; the errors of reading and writing the file.
 pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
-    let path = editable(context, &args.file_path)?;
+    let path = editable(context, &args.path)?;
     let text = String::from_utf8(context.read(&path)?).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
         validation::failed(
@@ -522,7 +522,7 @@ mod tests {
         fs::write(directory.path().join("a.py"), "def get_file(path):\n    return path\n").unwrap();
         fs::write(directory.path().join("latin1"), b"caf\xe9").unwrap();
         let call = |file: &str, pairs: &[(&str, &str)]| {
-            run(&Args { file_path: file.to_owned(), replacements: replacements(pairs) }, &context)
+            run(&Args { path: file.to_owned(), replacements: replacements(pairs) }, &context)
         };
         let text = || fs::read_to_string(directory.path().join("a.py")).unwrap();
 

@@ -45,11 +45,11 @@ fn results_fit_the_schemas() {
 
     lay_out();
     let call = |text: &str| replace::run(&serde_json::from_str(text).unwrap(), &context);
-    let done = call(r#"{"file_path":"a","replacements":[{"old_string":"1","new_string":"one"}]}"#)
-        .unwrap();
+    let done =
+        call(r#"{"path":"a","replacements":[{"old_string":"1","new_string":"one"}]}"#).unwrap();
     fits(&schema!("atomic_replace.output"), &serde_json::to_value(done).unwrap());
-    let error = call(r#"{"file_path":"a","replacements":[{"old_string":"3","new_string":""}]}"#)
-        .unwrap_err();
+    let error =
+        call(r#"{"path":"a","replacements":[{"old_string":"3","new_string":""}]}"#).unwrap_err();
     fits(&schema!("atomic_replace.failure"), &error.detail.unwrap());
 
     lay_out();

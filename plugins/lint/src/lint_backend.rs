@@ -49,6 +49,9 @@ pub struct Args {
     /// last commit.
     #[serde(default)]
     pub check_all: bool,
+    /// Further files that count as changed.
+    #[serde(default)]
+    pub changed: Vec<String>,
 }
 
 /// The result of `lint_backend`.
@@ -140,7 +143,7 @@ pub fn run(args: &Args, context: &Context, host: &impl HostApi) -> Result<Output
         let files = python_files(&path, host)?;
         if files.is_empty() { Vec::new() } else { vec![path.to_string()] }
     } else {
-        changed(&path, context, host)?
+        changed(&path, &args.changed, context, host)?
     };
     if paths.is_empty() {
         return Ok(answer(&path, &[], &[], args.check_all));
@@ -201,9 +204,10 @@ fn python_files(path: &WorkspacePath, host: &impl HostApi) -> Result<Vec<String>
     Ok(files)
 }
 
-/// The changed Python files at or below `path`.
+/// The changed Python files at or below `path`; `further` ones count as changed.
 fn changed(
     path: &WorkspacePath,
+    further: &[String],
     context: &Context,
     host: &impl HostApi,
 ) -> Result<Vec<String>, ToolError> {
@@ -214,6 +218,9 @@ fn changed(
         })
     };
     let mut files = host.changed()?;
+    for file in further {
+        files.push(context.resolve(file)?.to_string());
+    }
     files.retain(|file| {
         let is_there = || context.resolve(file).is_ok_and(|file| context.local(&file).is_file());
         is_below(file) && is_python(file) && is_there()

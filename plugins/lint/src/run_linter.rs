@@ -288,17 +288,30 @@ impl Found {
         self
     }
 
-    /// Sorts by severity, and in each by the number of earlier violations of the same file, so that
-    /// one file does not push out all others.
+    /// Sorts the first violation of each rule, and both of a rule with two, before all others; each
+    /// part by severity, then by the number of earlier violations of the same file. So neither one
+    /// rule nor one file pushes out all others.
     fn sort(&mut self) {
-        let mut earlier: HashMap<(String, u8), usize> = HashMap::new();
-        self.violations.sort_by_cached_key(|violation| {
-            let rank = rank(violation);
-            let nth = earlier.entry((violation.file.clone(), rank)).or_default();
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for violation in &self.violations {
+            *counts.entry(&violation.rule).or_default() += 1;
+        }
+        let (mut of_rule, mut in_file) = (HashMap::new(), HashMap::new());
+        let mut keys: Vec<(bool, bool, u8, usize)> = Vec::with_capacity(self.violations.len());
+        for violation in &self.violations {
+            let (rank, rule) = (rank(violation), violation.rule.as_str());
+            let earlier: &mut usize = of_rule.entry(rule).or_default();
+            *earlier += 1;
+            let repeats = *earlier > 1 && counts.get(rule).is_none_or(|count| *count > 2);
+            let nth: &mut usize = in_file.entry((rank, violation.file.as_str())).or_default();
             *nth += 1;
-            let is_checked = violation.rule != NOT_CHECKED;
-            (is_checked, rank, *nth, violation.file.clone(), violation.line, violation.column)
-        });
+            keys.push((rule != NOT_CHECKED, repeats, rank, *nth));
+        }
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        // Stable: by file, line and column.
+        order.sort_by_key(|&index| keys[index]);
+        let mut sorted: Vec<Option<Violation>> = self.violations.drain(..).map(Some).collect();
+        self.violations = order.into_iter().filter_map(|index| sorted[index].take()).collect();
     }
 
     fn total(&self) -> u64 {
@@ -351,7 +364,8 @@ impl Found {
 
     fn left_out_text(&self, args: &Args, listed: usize, end: usize) -> String {
         let mut text = format!(
-            "{listed} of {} violations are listed, errors first and spread over the files",
+            "{listed} of {} violations are listed: the first of each rule, then errors first and spread over \
+             the files",
             self.total()
         );
         if end < self.violations.len() {
@@ -741,6 +755,33 @@ mod tests {
         let of_rule = lint(&fake, json!({"rules": ["no-undef"]})).unwrap();
         assert_eq!(of_rule["violation_count"], 93);
         assert!(of_rule.get("totals").is_none() && of_rule["success"] == false, "{of_rule:#}");
+    }
+
+    #[test]
+    fn rare_rules_are_not_hidden_behind_a_frequent_one() {
+        let mut fake = Fake::new(&[("a.js", "")]);
+        fake.linters = vec![backend("deno_lint", &["javascript"], &["javascript"])];
+        let of = |file: &str, line, rule: &str, severity| Finding {
+            severity,
+            ..finding(file, line, 1, rule, "a message about this")
+        };
+        let frequent = (1..=9_000)
+            .map(|line| of(&format!("a{}.js", line % 50), line, "semi", Severity::Error));
+        let rare = [
+            of("z.js", 1, "once", Severity::Error),
+            of("z.js", 2, "twice", Severity::Warning),
+            of("z.js", 3, "twice", Severity::Warning),
+            of("vendor.min.js", 1, "hint", Severity::Info),
+        ];
+        fake.answers.insert("deno_lint", Ok(report(frequent.chain(rare).collect(), None)));
+        let output = lint(&fake, json!({})).unwrap();
+        let listed = |rule: &str| {
+            let violations = output["violations"].as_array().unwrap();
+            violations.iter().filter(|found| found["rule"] == rule).count()
+        };
+        assert_eq!((listed("once"), listed("twice"), listed("hint")), (1, 2, 1), "{output:#}");
+        assert!(listed("semi") > 100, "{output:#}");
+        assert_eq!(output["totals"]["rules"]["semi"], 9_000);
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl<'a> Response<'a> {
         let places: Vec<Range<usize>> = blocks.iter().map(place).collect();
         let reasoning = Reasoning::find(text, &places);
         let mut place = places.iter();
-        blocks.retain(|_| place.next().is_some_and(|place| !reasoning.hides(place)));
+        blocks.retain(|_| place.next().is_some_and(|place| !reasoning.hides(place.start)));
         Self { lines, blocks, reasoning }
     }
 

@@ -142,7 +142,7 @@ fn samples(contract: &Contract, field: &Field) -> Vec<Value> {
             numbers.into_iter().map(Value::from).collect()
         }
     };
-    if field.none || !field.required {
+    if field.accepts_none || !field.required {
         samples.push(Value::Null);
     }
     samples

@@ -41,8 +41,11 @@ pub struct Field {
     pub kind: Kind,
     /// Whether a block without it is invalid.
     pub required: bool,
-    /// Whether its value may be `none`, which becomes null in the record.
+    /// Whether its hint offers `none`, which becomes null in the record.
     pub none: bool,
+    /// Whether `none` is read as null, also if the hint does not offer it.
+    #[serde(skip)]
+    pub accepts_none: bool,
     /// The smallest allowed integer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum: Option<i64>,
@@ -132,7 +135,7 @@ impl Field {
         if text == self.hint && self.example.as_deref() != Some(text) {
             return Err(rejected(Code::Placeholder, format!("the prompt's own words: {text}")));
         }
-        if self.none
+        if self.accepts_none
             && let Some(none) = none(text, self.kind)
         {
             return Ok(none);

@@ -32,6 +32,10 @@ pub struct ContractFile {
     /// For reviews: the number of rounds after which unfinished work blocks, 1 to 3.
     #[schemars(with = "Option<u32>")]
     rounds: Option<Spanned<u32>>,
+    /// Whether the value of every field may be `none`, also where the hint does not offer it, as for
+    /// `parse_value` of the output contracts. A choice with the word `none` keeps it as a word.
+    #[serde(default)]
+    none: bool,
     /// The fields, in the order of the block.
     #[schemars(with = "Vec<FieldFile>")]
     fields: Spanned<Vec<Spanned<FieldFile>>>,
@@ -119,7 +123,12 @@ pub(super) fn read(text: &str) -> Result<Contract, ContractError> {
     if file.fields.get_ref().is_empty() {
         return Err(at(file.fields.span(), "fields: expected at least one".to_owned()));
     }
-    let fields = fields(file.fields.into_inner()).map_err(|(span, message)| at(span, message))?;
+    let mut fields =
+        fields(file.fields.into_inner()).map_err(|(span, message)| at(span, message))?;
+    for field in &mut fields {
+        let is_word = field.choices.iter().any(|choice| choice.eq_ignore_ascii_case("none"));
+        field.accepts_none = field.none || (file.none && !is_word);
+    }
     let next = rules(file.next, &fields).map_err(|(span, message)| at(span, message))?;
     Ok(Contract {
         agent: file.agent.into_inner(),
@@ -203,6 +212,7 @@ fn field(file: FieldFile) -> Result<Field, String> {
         kind: file.kind,
         required: file.required,
         none: file.none,
+        accepts_none: file.none,
         minimum: file.minimum,
         maximum: file.maximum,
         choices: file.choices,

@@ -49,12 +49,10 @@ pub(super) fn find(
     let reasoning = Reasoning::find(text, &ranges);
     let mut answers = Vec::new();
     let mut mistake: Option<(Range<usize>, NoDocument)> = None;
-    let (mut is_draft, mut earlier) = (false, 0);
+    let mut is_draft = false;
     for document in documents {
-        if reasoning.hides(&document.range) {
+        if reasoning.hides(document.range.start) {
             is_draft = true;
-            // Text after an opening tag that is never closed can still be an answer.
-            earlier += usize::from(!reasoning.contains(document.range.start));
             continue;
         }
         match document.mistake {
@@ -75,19 +73,21 @@ pub(super) fn find(
         return Err(mistakes::explain(text, range.start, &error));
     }
     let answer = answers.pop();
-    earlier += answers.len();
     let end = answer.as_ref().map_or(0, |range| range.end);
     if has_contract_block(&text[end..]) {
         return Err(DecodeError::one("an envelope", CONTRACT));
     }
     let Some(range) = answer else {
-        return Err(if is_draft {
-            DecodeError::one(
+        return Err(match (is_draft, reasoning.is_cut_off) {
+            (false, _) => otherwise,
+            (true, false) => DecodeError::one(
                 "one JSON document after the reasoning",
                 "envelopes only within the reasoning",
-            )
-        } else {
-            otherwise
+            ),
+            (true, true) => DecodeError::one(
+                "one JSON document after the end of the reasoning",
+                "reasoning without its closing tag, so every envelope may be a draft",
+            ),
         });
     };
     if is_mentioned(text, &range, &reasoning) {
@@ -99,7 +99,7 @@ pub(super) fn find(
     // Trees of all candidates could be large, so the answer is parsed again.
     let value = json::parse_prefix(&text[range.start..])
         .map_err(|error| mistakes::explain(text, range.start, &error))?;
-    let repairs = repairs(text, &range, &reasoning.parts, earlier);
+    let repairs = repairs(text, &range, &reasoning.parts, answers.len());
     Ok(Document { value: value.0, repairs })
 }
 

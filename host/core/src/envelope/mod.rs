@@ -402,10 +402,6 @@ mod tests {
                 vec!["removed reasoning"],
             ),
             (format!("hm {{\"tool\":\"draft\"}}</think>\n{call}"), vec!["removed reasoning"]),
-            (
-                format!("<think>hm {{\"tool\":\"draft\"}} so: {call}"),
-                vec!["removed reasoning", "left out 1 earlier document"],
-            ),
             (format!("{{\"tool\":\"draft\"}}\n{call}"), vec!["left out 1 earlier document"]),
             (
                 format!("{call}\n{{\"note\": \"no envelope\"}}"),
@@ -430,6 +426,34 @@ mod tests {
             "<think>{\"tool\": \"draft\"}</think> sorry, no",
         ] {
             assert!(decode(text, Mode::Lenient).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_runs_if_the_reasoning_was_cut_off() {
+        let call = r#"{"tool": "write_file", "path": "a", "content": "x"}"#;
+        for text in [
+            format!("<think>I could run {call}"),
+            format!("<think>\n{call}\n"),
+            format!("<think>\n```json\n{call}\n```"),
+            format!("<think>first {{\"tool\": \"draft\"}} so: {call}"),
+            format!("<THINKING>{call}"),
+            format!("{call}\n<think>no, rather"),
+            format!("```json\n{call}\n```\n<think>wait"),
+            format!("<think>hm</think>{call}<think>no"),
+            format!("<think>hm</think><think>so: {call}"),
+            format!("<reasoning>[{call}"),
+        ] {
+            let error = tools(&text, Mode::Lenient).unwrap_err();
+            assert!(error.contains("reasoning without its closing tag"), "{text}: {error}");
+        }
+        for text in [
+            format!("<think>hm</think>{call}"),
+            format!("The tag `<think>` is never closed.\n{call}"),
+            r#"{"tool": "write_file", "path": "a", "content": "<think>"}"#.to_owned(),
+            r#"Sure: {"tool": "write_file", "path": "a", "content": "<think>"}"#.to_owned(),
+        ] {
+            assert_eq!(tools(&text, Mode::Lenient).unwrap(), ["write_file"], "{text}");
         }
     }
 

@@ -4,6 +4,7 @@
 //! | left out | reason |
 //! |---|---|
 //! | `$id`, `$comment`, `title`, `examples`, the usual `$schema` | they are not checked, and the tool has a name and a description |
+//! | `x-aliases` | models need one name |
 //! | descriptions that only repeat the property's name | they add nothing |
 //! | `"default": false` of a boolean | it is the usual default of an optional one |
 //! | keywords with their default value: `"minLength": 0`, `"required": []`, ... | JSON Schema's own defaults (2020-12, Validation, sections 6 and 9) |
@@ -16,6 +17,9 @@ const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// The keywords for definitions, in this draft and in older ones.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// The keyword of a property with the other names under which the host accepts it.
+pub const ALIASES: &str = "x-aliases";
 
 /// Keywords whose value is a schema, or a list of schemas.
 const SCHEMAS: [&str; 16] = [
@@ -184,7 +188,7 @@ fn shorten(schema: &mut Value, name: Option<&str>) {
         let Some(fields) = schema.as_object_mut() else { return };
         let is_boolean = fields.get("type").is_some_and(|kind| kind == "boolean");
         fields.retain(|key, value| match key.as_str() {
-            "$id" | "$comment" | "title" | "examples" => false,
+            "$id" | "$comment" | "title" | "examples" | ALIASES => false,
             "description" => {
                 let text = value.as_str().unwrap_or_default();
                 !text.is_empty() && Some(letters(text)) != name.map(letters)

@@ -207,7 +207,11 @@ impl Agents {
         })
     }
 
-    fn find(&self, program: &str) -> Result<PathBuf, AgentError> {
+    /// The path of an agent's program.
+    ///
+    /// # Errors
+    /// [`AgentError::NotFound`] and [`AgentError::InWorkspace`].
+    pub(crate) fn find(&self, program: &str) -> Result<PathBuf, AgentError> {
         let found = if program.starts_with('/') {
             PathBuf::from(program)
         } else {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::Host;
@@ -15,20 +15,21 @@ use super::cancel::{cancelled, is_cancelled};
 use super::context::{RunContext, RunOptions};
 use super::ended::{Ended, discard};
 use crate::agent::Question;
-use crate::dispatch::ValidCall;
+use crate::dispatch::{self, ValidCall};
 use crate::journal::Record;
 use crate::pipeline::check::{Checker, Edits, Verifying};
 use crate::pipeline::designer::{Designed, DesignerOutput};
 use crate::pipeline::invariant::{self, TouchedFile, Verdict as Held};
 use crate::pipeline::qa::{Approval, QaOutput, Reviewed};
+use crate::pipeline::report::errors;
 use crate::pipeline::round::{
     self, Executed, Input, Linted, Reason, Round, Stage, StageName, State, Verdict,
 };
 use crate::pipeline::work_order::Step;
-use crate::pipeline::{Blocked, DESIGNER_ROLE, Decoded, MAIN_ROLE, prompt};
+use crate::pipeline::{Blocked, DESIGNER_ROLE, Decoded, MAIN_ROLE, VERIFICATION_TOOL, prompt};
 use crate::runtime::blocking;
 use crate::telemetry::Origin;
-use cofferdam_core::envelope::Mode;
+use cofferdam_core::envelope::{Call, Mode};
 use cofferdam_core::outcome::{ErrorCode, Failure, Outcome, RefusalCode, Status};
 use cofferdam_core::policy::{AgentCommand, LimitSettings, Scope};
 use cofferdam_plugin::digest::Digest;
@@ -388,7 +389,7 @@ impl RunningRound<'_> {
         let role = self.host.policy.role(MAIN_ROLE);
         let run = RunContext { options: &run_options, role, scope: &Scope::default() };
         for (reason, call) in lints {
-            let (args, again) = (call.args().clone(), call.clone());
+            let args = call.args().clone();
             let done = self.host.answer(call, &run, false, Some(&applied.transaction)).await;
             let ended = round::Ended::from(&done.answer.outcome);
             applied.ended.push(done);
@@ -403,30 +404,34 @@ impl RunningRound<'_> {
             let summary = linted.ended.result.as_ref().map(|result| result["summary"].clone());
             let summary = summary.unwrap_or_default();
             self.round.log.push(format!("lint summary: {summary}"));
-            let sections = linted.ended.result.iter().filter_map(Value::as_object);
-            let unchecked = sections
-                .flat_map(Map::values)
-                .filter_map(|section| section["not-checked"]["description"].as_str());
+            let unchecked = linted.ended.result.as_ref().and_then(|result| errors(result).1);
             self.round.log.extend(unchecked.map(|why| format!("lint {why}")));
             linted.clean = summary["clean"] == true;
             if !linted.clean {
-                // Lints the unchanged workspace as well, for the record. The round fails in either
-                // case.
-                let before = self.host.answer(again, &run, false, None).await;
-                if let Outcome::Executed(result) = before.answer.outcome {
-                    linted.errors_before = result["summary"]["total_errors"].as_u64();
-                }
-                if let Some(errors) = linted.errors_before {
-                    self.round
-                        .log
-                        .push(format!("before the change, the same lint had {errors} errors"));
-                }
+                linted.errors_before = self.errors_before(&linted.args, &run).await;
                 self.round.lints.push(linted);
                 return false;
             }
             self.round.lints.push(linted);
         }
         true
+    }
+
+    /// Lints the same files of the unchanged workspace, for the record: the round fails in either
+    /// case. Files that only this round changes count as changed.
+    async fn errors_before(&mut self, args: &Value, run: &RunContext<'_>) -> Option<u64> {
+        let mut args = args.clone();
+        args["changed"] = self.round.touched_files.clone().into();
+        let call = Call { pointer: String::new(), tool: VERIFICATION_TOOL.1.to_owned(), args };
+        let call = dispatch::resolve_one(&self.host.registry, call, run.role).ok()?;
+        let before = self.host.answer(call, run, false, None).await;
+        let Outcome::Executed(result) = before.answer.outcome else { return None };
+        let (errors, unchecked) = errors(&result);
+        let unchecked = unchecked.map(|why| format!("; {why}")).unwrap_or_default();
+        self.round
+            .log
+            .push(format!("before the change, the same lint had {errors} errors{unchecked}"));
+        Some(errors)
     }
 
     /// Commits the staged changes, or rolls them back.

@@ -28,16 +28,30 @@ impl Host {
         self.shared.journal.append(&entry);
     }
 
-    pub(super) fn record_refusal(&self, refusal: &Refusal, options: &RunOptions) {
-        if let Some(CallProblem { code, tool, problem, .. }) = refusal.problems.first() {
+    /// Records each refused call with its first problem, under the tool's own name: the qualified
+    /// one if there is such a tool. `tool` is the tool of a single call; an envelope that is refused
+    /// as a whole is recorded as `-`.
+    pub(super) fn record_refusal(
+        &self,
+        refusal: &Refusal,
+        tool: Option<&str>,
+        options: &RunOptions,
+    ) {
+        let role = options.role.as_deref();
+        let known_role = role.and_then(|role| self.policy.role(role));
+        let mut recorded = None;
+        for CallProblem { code, call, tool: named, problem } in &refusal.problems {
+            if recorded.replace(*call) == Some(*call) {
+                continue;
+            }
             let outcome = Outcome::Failed(Failure::new(*code, problem.to_string()));
-            let name = tool.as_deref().unwrap_or("-");
-            let role = options.role.as_deref();
+            let name = named.as_deref().or(tool).unwrap_or("-");
+            let entry = self.registry.resolve(name, known_role).ok();
+            let name =
+                entry.map_or_else(|| name.to_owned(), |entry| entry.qualified_name().to_string());
             let id = uuid::Uuid::now_v7().to_string();
-            let record = Record::new(&id, name, role, &outcome, 0.0);
-            let role = role.and_then(|role| self.policy.role(role));
-            let tool = self.registry.resolve(name, role).ok();
-            self.record(record, tool.map(AsRef::as_ref), &options.origin);
+            let record = Record::new(&id, &name, role, &outcome, 0.0);
+            self.record(record, entry.map(AsRef::as_ref), &options.origin);
         }
     }
 }

@@ -88,9 +88,9 @@ impl Host {
                 let (header, calls) = self.check(text, mode, role)?;
                 Ok((role, header, calls, scope(options)?))
             });
-            let (role, header, calls, scope) = self.noted(begun, options)?;
+            let (role, header, calls, scope) = self.noted(begun, None, options)?;
             let run = RunContext { options, role, scope: &scope };
-            let transaction = self.noted(self.transaction(options).await, options)?;
+            let transaction = self.noted(self.transaction(options).await, None, options)?;
             let mut ended = self.answers(calls, &run, transaction.as_ref()).await;
             let diff = self.conclude(transaction, &mut ended, options).await;
             let outputs = ended.iter_mut().flat_map(|ended| std::mem::take(&mut ended.outputs));
@@ -150,9 +150,9 @@ impl Host {
             let call = dispatch::resolve_one(&self.registry, call, role)?;
             Ok((role, call, scope(options)?))
         });
-        let (role, call, scope) = self.noted(begun, options)?;
+        let (role, call, scope) = self.noted(begun, Some(tool), options)?;
         let run = RunContext { options, role, scope: &scope };
-        let transaction = self.noted(self.transaction(options).await, options)?;
+        let transaction = self.noted(self.transaction(options).await, Some(tool), options)?;
         let mut ended = self.answer(call, &run, false, transaction.as_ref()).await;
         let diff = self.conclude(transaction, slice::from_mut(&mut ended), options).await;
         let effects = Effects { diff, outputs: std::mem::take(&mut ended.outputs) };
@@ -230,9 +230,14 @@ impl Host {
         ended.answer
     }
 
-    /// Records a refusal, if there is one.
-    fn noted<T>(&self, begun: Result<T, Refusal>, options: &RunOptions) -> Result<T, Refusal> {
-        begun.inspect_err(|refusal| self.record_refusal(refusal, options))
+    /// Records a refusal, if there is one; `tool` is the tool of a single call.
+    fn noted<T>(
+        &self,
+        begun: Result<T, Refusal>,
+        tool: Option<&str>,
+        options: &RunOptions,
+    ) -> Result<T, Refusal> {
+        begun.inspect_err(|refusal| self.record_refusal(refusal, tool, options))
     }
 
     pub(super) fn check_size(&self, bytes: usize, what: &str) -> Result<(), Refusal> {

@@ -311,6 +311,9 @@ pub struct Record {
     /// The agents that it gave tasks to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
+    /// The number of programs that it ran.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub programs: u64,
     /// The outputs of its programs that are kept in files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<KeptOutput>,
@@ -357,6 +360,7 @@ impl Record {
             dry_run: false,
             hosts: Vec::new(),
             agents: Vec::new(),
+            programs: 0,
             outputs: Vec::new(),
             executed: Vec::new(),
             memory_bytes: 0,
@@ -381,12 +385,19 @@ impl Record {
         self.tool.split_once('.').map(|(plugin, _)| plugin).filter(|_| is_known)
     }
 
+    /// Whether the host alone is responsible for how long the call took: programs and agents take as
+    /// long as their own work.
+    pub(crate) fn is_own_time(&self) -> bool {
+        self.programs == 0 && self.agents.is_empty()
+    }
+
     /// Adds the usage of the call.
     pub(crate) fn add_usage(&mut self, used: Used) {
-        let Used { origins, agents, usage, outputs, programs: _ } = used;
+        let Used { origins, agents, usage, outputs, programs } = used;
         self.hosts = origins.iter().map(ToString::to_string).collect();
         self.agents = agents.into_iter().collect();
         self.outputs = outputs;
+        self.programs = programs.into();
         (self.memory_bytes, self.host_calls) = (usage.memory, usage.host_calls);
         self.written_bytes = usage.written;
     }

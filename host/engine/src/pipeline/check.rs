@@ -16,7 +16,7 @@ use cofferdam_core::schema::nearest;
 use cofferdam_plugin::registry::Registry;
 
 /// The arguments of edit tools that contain file names.
-const FILE_ARGUMENTS: [&str; 2] = ["file_path", "target_file"];
+pub(super) const FILE_ARGUMENTS: [&str; 3] = ["path", "file_path", "target_file"];
 
 /// Checks documents of one round.
 pub struct Checker<'a> {
@@ -123,8 +123,16 @@ impl Checker<'_> {
     ) -> Option<Verifying> {
         let (name, qualified) = VERIFICATION_TOOL;
         let call = self.valid(call(qualified, args, at), name, self.main, blocked)?;
-        let lint: Lint = serde_json::from_value(Value::Object(args.clone())).ok()?;
-        Some(Verifying { call, extent: Extent::of(&lint) })
+        match serde_json::from_value::<Lint>(Value::Object(args.clone())) {
+            Ok(lint) => Some(Verifying { call, extent: Extent::of(&lint) }),
+            // The tool takes more than the pipeline commands allow.
+            Err(error) => {
+                let expected = "the arguments path and check_all only";
+                blocked
+                    .broken_rule(NAME, problem(format!("{at}/args"), expected, error.to_string()));
+                None
+            }
+        }
     }
 
     /// The lints that the work order requires: after each step, and at the end of a phase the wider

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::check::FILE_ARGUMENTS;
 use super::invariant;
 use super::round::{Ended, Linted, Round, State, Verdict};
 use cofferdam_text::shorten;
@@ -126,8 +127,7 @@ fn list(text: &mut String, title: &str, items: impl Iterator<Item = String>) {
 
 /// The files that a command names.
 fn file(args: &serde_json::Map<String, Value>) -> String {
-    let names =
-        ["file_path", "target_file"].into_iter().filter_map(|name| args.get(name)?.as_str());
+    let names = FILE_ARGUMENTS.into_iter().filter_map(|name| args.get(name)?.as_str());
     names.map(one_line).collect::<Vec<_>>().join(" -> ")
 }
 
@@ -148,14 +148,30 @@ fn lint_line(lint: &Linted) -> String {
     let Some(result) = &lint.ended.result else {
         return format!("{what}: {}", ended(&lint.ended));
     };
-    let number = |name: &str| result["summary"][name].as_u64().unwrap_or_default();
+    let files = result["summary"]["files_checked"].as_u64().unwrap_or_default();
+    let (errors, unchecked) = errors(result);
     let before = lint.errors_before.map(|errors| format!(", {errors} before the change"));
+    let unchecked = unchecked.map(|why| format!("; {}", one_line(&why)));
     format!(
-        "{what}: {} errors in {} files{}",
-        number("total_errors"),
-        number("files_checked"),
-        before.unwrap_or_default()
+        "{what}: {errors} errors in {files} files{}{}",
+        before.unwrap_or_default(),
+        unchecked.unwrap_or_default()
     )
+}
+
+/// The number of errors that a lint found, and what was not checked: the tool counts that as an
+/// error, so that its result is not clean.
+pub fn errors(result: &Value) -> (u64, Option<String>) {
+    let sections = result.as_object().into_iter().flat_map(serde_json::Map::values);
+    let unchecked: Vec<&Value> =
+        sections.filter_map(|section| section.get("not-checked")).collect();
+    let count =
+        |group: &&Value| group["occurrences"].as_array().map_or(0, |found| found.len() as u64);
+    let counted: u64 = unchecked.iter().map(count).sum();
+    let total = result["summary"]["total_errors"].as_u64().unwrap_or_default();
+    let why: Vec<&str> =
+        unchecked.iter().filter_map(|group| group["description"].as_str()).collect();
+    (total.saturating_sub(counted), (!why.is_empty()).then(|| why.join("; ")))
 }
 
 /// The findings of a lint, one line for each code.

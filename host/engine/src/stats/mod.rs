@@ -98,6 +98,8 @@ pub struct Period {
 struct Tally {
     outcomes: BTreeMap<Status, u64>,
     latencies: Latencies,
+    /// The latencies of calls that ran no programs and asked no agents.
+    own_latencies: Latencies,
     fallbacks: u64,
 }
 
@@ -167,6 +169,9 @@ pub struct Scope {
     pub fallback_rate: Option<f64>,
     /// The latencies of the calls, in milliseconds.
     pub latency_ms: Figures,
+    /// The 95th percentile of the latencies of calls that ran no programs and asked no agents.
+    #[serde(skip)]
+    own_p95_ms: f64,
     /// The number of calls by outcome.
     pub outcomes: BTreeMap<Status, u64>,
 }
@@ -250,6 +255,9 @@ impl Stats {
                     // Skipped calls have no latency.
                     if outcome != Status::Skipped {
                         tally.latencies.add(record.latency_ms);
+                        if record.is_own_time() {
+                            tally.own_latencies.add(record.latency_ms);
+                        }
                     }
                 }
                 if let Some(plugin) = record.plugin() {
@@ -319,6 +327,7 @@ impl Tally {
             fallbacks: self.fallbacks,
             fallback_rate: rate(self.fallbacks, calls),
             latency_ms: self.latencies.figures(),
+            own_p95_ms: self.own_latencies.figures().p95,
             outcomes: self.outcomes.clone(),
         }
     }

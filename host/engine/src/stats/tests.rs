@@ -98,10 +98,29 @@ fn a_p95_at_the_threshold_is_not_an_alert() {
 }
 
 #[test]
+fn slow_programs_and_agents_are_no_alert() {
+    let with = |field: &str, value: serde_json::Value| {
+        let mut line: serde_json::Value =
+            serde_json::from_str(&call("tests.run_tests", 60_000.0, "success")).unwrap();
+        line[field] = value;
+        line.to_string() + "\n"
+    };
+    let tests = with("programs", json!(1)).repeat(10);
+    assert_eq!(alerts(&tests), [""; 0]);
+    assert_eq!(summary(&tests).total.latency_ms.p95, 60_000.0);
+    assert_eq!(alerts(&with("agents", json!(["qa"])).repeat(10)), [""; 0]);
+    // A slow service is an alert among slow tests.
+    let service = call("docs.context7_query_docs", 6000.0, "success");
+    let wanted = ["p95-latency total", "p95-latency docs.context7_query_docs"];
+    assert_eq!(alerts(&(tests + &service)), wanted);
+    assert_eq!(alerts(&with("hosts", json!(["https://a.example"])))[0], "p95-latency total");
+}
+
+#[test]
 fn tools_and_services_have_their_own_alerts() {
     let slow =
-        call("grep.grep", 1.0, "success").repeat(100) + &call("tests.run_tests", 6000.0, "success");
-    assert_eq!(alerts(&slow), ["p95-latency tests.run_tests"]);
+        call("grep.grep", 1.0, "success").repeat(100) + &call("docs.search", 6000.0, "success");
+    assert_eq!(alerts(&slow), ["p95-latency docs.search"]);
     // 4 fallbacks in 100 calls, but in 2 calls of the service.
     let hidden = call("grep.grep", 1.0, "success").repeat(98)
         + &call("docs.context7_query_docs", 1.0, "error").repeat(2)

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::{Contract, Parsed, Turn};
+use super::super::{Action, Contract, Contracts, Parsed, Turn};
 use super::{contract, every_kind};
 
 fn read(contract: &Contract, name: &str, value: &str) -> (Option<Value>, Vec<String>, Vec<String>) {
@@ -144,6 +144,41 @@ fn an_optional_field_may_be_missing_but_not_invalid() {
     assert!(!parsed.record.contains_key("note") && parsed.problems.is_empty());
     let (_, problems, _) = read(&contract, "note", "");
     assert_eq!(problems, ["line 9, note: expected text, found nothing"]);
+}
+
+/// `parse_value` makes null of `none` for every field; only a choice with that word keeps it.
+#[test]
+fn built_in_contracts_accept_none_for_every_field() {
+    for contract in Contracts::built_in().unwrap().iter() {
+        for field in &contract.fields {
+            let is_word = field.choices.iter().any(|choice| choice == "none");
+            let wanted = if is_word { json!("none") } else { json!(null) };
+            let (found, problems, _) = read(contract, &field.name, "none");
+            let place = format!("{}, {}", contract.agent, field.name);
+            assert_eq!((found, problems), (Some(wanted), vec![]), "{place}");
+        }
+    }
+    // The reminder does not offer what the hint does not offer.
+    let contract = contract("code-reviewer");
+    let (_, problems, _) = read(&contract, "approved", "perhaps");
+    assert_eq!(problems, ["line 2, approved: expected true or false, found \"perhaps\""]);
+}
+
+#[test]
+fn no_block_counts_if_the_reasoning_was_cut_off() {
+    let contract = contract("code-reviewer");
+    let example = contract.example();
+    for text in [
+        format!("<think>I could say\n{example}"),
+        format!("{example}\n<think>no, rather"),
+        format!("<think>hm</think>\n{example}\n<thinking>"),
+        format!("<think>{}", example.replace("---OUTPUT---", "").replace("---END---", "")),
+    ] {
+        let parsed = contract.parse(&text);
+        assert!(parsed.record.is_empty() && !parsed.is_complete(), "{text}: {parsed:?}");
+        assert_eq!(contract.next(&parsed, Turn::default()).action, Action::Retry, "{text}");
+    }
+    assert!(contract.parse(&format!("<think>hm</think>\n{example}")).is_complete());
 }
 
 /// What the parser looks at, and what it does not.

@@ -8,7 +8,7 @@ const INVALID_FILES: &[(&str, &str, &str)] = &[
     (
         "purpose =",
         "purposes =",
-        "line 3: unknown field `purposes`, expected one of `agent`, `purpose`, `opening`, `rounds`, `fields`, `next`",
+        "line 3: unknown field `purposes`, expected one of `agent`, `purpose`, `opening`, `rounds`, `none`, `fields`, `next`",
     ),
     (
         "agent = \"demo\"",

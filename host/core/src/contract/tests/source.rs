@@ -173,6 +173,10 @@ fn next_actions_match_the_output_contracts() {
         // "If approved: false -> send issues to tdd-task-executor for fixes"
         ("code-reviewer", &[], Fix),
         ("code-reviewer", &[("recommendation", "block")], Fix),
+        // `none` is no approval.
+        ("code-reviewer", &[("approved", "none")], Fix),
+        ("review-pr", &[("ready_to_merge", "none")], Fix),
+        ("tdd-task-executor", &[("tests_passing", "none")], Fix),
         // An approval that contradicts itself does not count.
         ("code-reviewer", &[("approved", "true"), ("critical", "[SQL injection]")], Review),
         ("code-reviewer", &[("approved", "true"), ("recommendation", "block")], Review),

@@ -5,7 +5,8 @@ use std::fmt;
 
 use wasmtime_wasi_http::Error;
 
-use cofferdam_plugin::http::{ConnectError, ConnectErrorKind, Connector};
+use cofferdam_core::policy::OriginSettings;
+use cofferdam_plugin::http::{ConnectError, ConnectErrorKind, Connector, Reach};
 
 /// The state that the requests of all calls share: the operator's variables, and certificates.
 pub struct Http {
@@ -17,6 +18,14 @@ impl Http {
     /// Takes the secrets of requests from `environment`.
     pub fn new(environment: HashMap<String, String>) -> Self {
         Self { environment, connector: Connector::default() }
+    }
+
+    /// Connects to a granted origin and closes the connection. No request is sent.
+    ///
+    /// # Errors
+    /// See [`ConnectErrorKind`].
+    pub(crate) async fn reach(&self, settings: &OriginSettings) -> Result<(), ConnectError> {
+        self.connector.connect(settings, Reach::Named).await.map(drop)
     }
 }
 
