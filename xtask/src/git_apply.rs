@@ -97,7 +97,7 @@ fn prepare(project: &Project, source: &Path) -> Result<Place> {
     };
     crate::tree::copy(source, &place.tests)?;
     fs::create_dir_all(root.join("source/templates/blt"))?;
-    let options = "SHELL_PATH='/bin/sh'\nPERL_PATH='/usr/bin/perl'\nDIFF='diff'\nX=''\n";
+    let options = "SHELL_PATH='/bin/sh'\nPERL_PATH='/usr/bin/perl'\nDIFF='diff'\nTAR='tar'\nX=''\n";
     project::write(&root.join("source/GIT-BUILD-OPTIONS"), options)?;
     let helper = place.tests.join("helper/test-tool");
     if !helper.exists() {

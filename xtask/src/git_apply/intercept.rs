@@ -62,12 +62,13 @@ pub fn intercept(
     }
     let own = run.map(|run| (Own::apply(project, git, records, &run, &stdin), run));
     let output = run_git(git, arguments, reads_stdin.then_some(&stdin[..]))?;
-    io::stdout().write_all(&output.stdout)?;
-    io::stderr().write_all(&output.stderr)?;
     let result = match own {
         Err(reason) => Comparison::NotCompared(reason),
         Ok((own, run)) => own?.compared(&output, &run)?,
     };
+    // Only now: the output may go to a file in the working tree.
+    io::stdout().write_all(&output.stdout)?;
+    io::stderr().write_all(&output.stderr)?;
     let line = serde_json::to_string(&Record { arguments: arguments.to_vec(), result })?;
     let mut file = OpenOptions::new().append(true).open(records)?;
     writeln!(file, "{line}")?;

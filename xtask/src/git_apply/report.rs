@@ -61,7 +61,11 @@ pub(super) struct Script {
 impl Script {
     /// Reads the output of a script and the records of its runs.
     pub(super) fn parse(name: &str, log: &str, records: &str) -> Result<Self> {
-        let count = |prefix| log.lines().filter(|line| line.starts_with(prefix)).count();
+        // Tests of known defects of git count neither way.
+        let count = |prefix| {
+            let ended = log.lines().filter(|line| line.starts_with(prefix));
+            ended.filter(|line| !line.contains("# TODO")).count()
+        };
         let records = records.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         let name = name.split('-').next().unwrap_or(name).to_owned();
         Ok(Self { name, passed: count("ok "), failed: count("not ok "), records })
