@@ -630,7 +630,6 @@ fn whole_files_change_as_with_git() {
         ("--- a/link/y\n+++ b/link/y\n@@ -0,0 +1 @@\n+y\n".to_owned(), Applied::ByNone),
         ("--- a/../x\n+++ b/../x\n@@ -0,0 +1 @@\n+y\n".to_owned(), Applied::ByNone),
         ("diff --git a/.git/x b/.git/x\nnew file mode 100644\n--- /dev/null\n+++ b/.git/x\n@@ -0,0 +1 @@\n+y\n".to_owned(), Applied::ByNone),
-        (format!("{git}rename from x\nrename to y\nrename from run\n"), Applied::ByNone),
         ("diff --git a/run b/run\ndeleted file mode 100755\n--- a/run\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-b\n-c\n".to_owned(), Applied::ByNone),
         // The differences that docs/patches.md lists.
         (format!("{git}rename from x\nrename to y\ndiff --git a/y b/y\n--- a/y\n+++ b/y\n{hunk}"), Applied::ByGit),
