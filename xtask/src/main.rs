@@ -11,14 +11,17 @@
 )]
 
 mod answers;
+mod apply_patch;
 mod apt;
 mod authors;
 mod ci;
+mod commits;
 mod demo;
 mod deny;
 mod fields;
 mod fuzz;
 mod generated;
+mod git_apply;
 #[cfg(test)]
 mod imports;
 #[cfg(test)]
@@ -34,6 +37,7 @@ mod tasks;
 mod tokens;
 mod toolchain;
 mod tools;
+mod tree;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,6 +75,29 @@ enum Command {
         #[arg(default_value_t = 2000)]
         count: u32,
     },
+    /// Runs git's own tests of `git apply`, and compares each run with `apply_patch`
+    GitApply {
+        /// A source of git of the installed version, with its folder `t`
+        directory: PathBuf,
+        /// Only scripts whose names begin so, such as `t4102`
+        scripts: Vec<String>,
+    },
+    /// One run of `git apply` within `git-apply`
+    #[command(hide = true)]
+    InterceptedApply {
+        git: PathBuf,
+        records: PathBuf,
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Applies real commits as patches, undoes them, and compares both trees byte for byte
+    Commits {
+        /// A git repository with history
+        repository: PathBuf,
+        /// How many commits are applied, spread over the history
+        #[arg(long, default_value_t = 100)]
+        count: usize,
+    },
     /// Builds, then runs the benchmarks
     Bench {
         /// Only these parts of the table, such as `call` or `grep`
@@ -96,7 +123,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match run(&Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -104,9 +131,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command) -> anyhow::Result<()> {
+fn run(command: &Command) -> anyhow::Result<ExitCode> {
     let project = Project::find()?;
     match command {
+        Command::InterceptedApply { git, records, arguments } => {
+            return Ok(git_apply::intercept(&project, git, records, arguments)?.into());
+        }
+        Command::GitApply { directory, scripts } => git_apply::run(&project, directory, scripts),
+        Command::Commits { repository, count } => commits::run(&project, repository, *count),
         Command::Build => tasks::build(&project),
         Command::Demo => {
             tasks::build(&project)?;
@@ -127,7 +159,8 @@ fn run(command: &Command) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Ci => ci::run_all(&project),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

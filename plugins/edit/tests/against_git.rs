@@ -548,3 +548,128 @@ fn no_patch_applies_twice() {
         assert_eq!(own, None, "{patch}");
     }
 }
+
+/// Which of the two tools apply a patch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Applied {
+    ByBoth,
+    ByNone,
+    ByGit,
+    Here,
+}
+
+/// A tree of files (`*` in front of the name: executable) and links (`@`).
+fn tree_of(entries: &[(&str, &str)]) -> Tree {
+    let entry = |(name, content): &(&str, &str)| match name.split_at_checked(1) {
+        Some(("@", name)) => (name.to_owned(), Entry::Link((*content).to_owned())),
+        Some(("*", name)) => (name.to_owned(), Entry::File(content.as_bytes().to_vec(), true)),
+        _ => ((*name).to_owned(), Entry::File(content.as_bytes().to_vec(), false)),
+    };
+    entries.iter().map(entry).collect()
+}
+
+/// Applies a patch to a tree with this tool and with git. If both apply it, the trees have to be the
+/// same; what is refused may change nothing.
+fn compare_with_git(before: &Tree, options: &[&str], patch: &str) -> Applied {
+    let [own, by_git] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let after = |place: &TempDir, applied: bool| {
+        let mut after = Tree::new();
+        read(place.path(), place.path(), &mut after);
+        assert!(applied || after == *before, "{patch}");
+        applied.then_some(after)
+    };
+    write(own.path(), before);
+    let args = ApplyPatch { patch: patch.to_owned(), path: None };
+    let applied = apply_patch(&args, &Context::for_directory(own.path())).is_ok();
+    let own = after(&own, applied);
+    write(by_git.path(), before);
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("patch");
+    fs::write(&file, patch).unwrap();
+    let arguments = [&["apply"], options, &[file.to_str().unwrap()]].concat();
+    let applied = git(by_git.path(), &arguments).is_ok();
+    match (own, after(&by_git, applied)) {
+        (Some(own), Some(by_git)) => {
+            assert_eq!(own, by_git, "{patch}");
+            Applied::ByBoth
+        }
+        (None, None) => Applied::ByNone,
+        (None, Some(_)) => Applied::ByGit,
+        (Some(_), None) => Applied::Here,
+    }
+}
+
+#[test]
+fn whole_files_change_as_with_git() {
+    let before = tree_of(&[
+        ("x", "a\n"),
+        ("*run", "b\n"),
+        ("d/only", "c\n"),
+        ("@link", "x"),
+        ("tab\there", "t\n"),
+        ("empty", ""),
+    ]);
+    let hunk = "@@ -1 +1 @@\n-a\n+A\n";
+    let link = "@@ -0,0 +1 @@\n+run\n\\ No newline at end of file\n";
+    let gone = "deleted file mode 100644\n--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n";
+    let git = "diff --git a/x b/x\n";
+    let epoch = "1970-01-01 01:00:00.000000000 +0100";
+    for (patch, wanted) in [
+        (format!("{git}{gone}{git}new file mode 120000\n--- /dev/null\n+++ b/x\n{link}"), Applied::ByBoth),
+        ("diff --git a/d/only b/d/only\ndeleted file mode 100644\n--- a/d/only\n+++ /dev/null\n@@ -1 +0,0 @@\n-c\n".to_owned(), Applied::ByBoth),
+        ("diff --git a/x b/run\nrename from x\nrename to run\ndiff --git a/run b/x\nrename from run\nrename to x\n".to_owned(), Applied::ByBoth),
+        (format!("diff --git a/x b/n/y\ncopy from x\ncopy to n/y\n--- a/x\n+++ b/n/y\n{hunk}"), Applied::ByBoth),
+        (format!("{git}old mode 100660\nnew mode 100770\n"), Applied::ByBoth),
+        (format!("--- x.orig\t2020-01-01 00:00:00 +0000\n+++ x\t{epoch}\n@@ -1 +0,0 @@\n-a\n"), Applied::ByBoth),
+        (format!("--- a/x\t2020-01-01 00:00:00 +0000\n+++ b/x\t{epoch}\n@@ -1 +0,0 @@\n-a\n"), Applied::ByBoth),
+        (format!("--- a/new\t{epoch}\n+++ b/new\t2020-01-01 00:00:00 +0000\n@@ -0,0 +1 @@\n+n\n"), Applied::ByBoth),
+        ("diff --git \"a/tab\\there\" \"b/tab\\there\"\n--- \"a/tab\\there\"\n+++ \"b/tab\\there\"\n@@ -1 +1 @@\n-t\n+T\n".to_owned(), Applied::ByBoth),
+        ("diff --git a/empty b/empty\ndeleted file mode 100644\n".to_owned(), Applied::ByBoth),
+        // Refused by both.
+        (format!("{git}new file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+n\n"), Applied::ByNone),
+        ("--- a/link/y\n+++ b/link/y\n@@ -0,0 +1 @@\n+y\n".to_owned(), Applied::ByNone),
+        ("--- a/../x\n+++ b/../x\n@@ -0,0 +1 @@\n+y\n".to_owned(), Applied::ByNone),
+        ("diff --git a/.git/x b/.git/x\nnew file mode 100644\n--- /dev/null\n+++ b/.git/x\n@@ -0,0 +1 @@\n+y\n".to_owned(), Applied::ByNone),
+        ("diff --git a/run b/run\ndeleted file mode 100755\n--- a/run\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-b\n-c\n".to_owned(), Applied::ByNone),
+        // The differences that docs/patches.md lists.
+        (format!("{git}rename from x\nrename to y\ndiff --git a/y b/y\n--- a/y\n+++ b/y\n{hunk}"), Applied::ByGit),
+        ("diff --git a/y b/y\nnew file mode 100644\n--- /dev/null\n+++ b/y\n+lost\n".to_owned(), Applied::ByGit),
+        ("diff --git a/s b/s\nnew file mode 160000\n--- /dev/null\n+++ b/s\n@@ -0,0 +1 @@\n+Subproject commit 0123456789012345678901234567890123456789\n".to_owned(), Applied::ByGit),
+    ] {
+        assert_eq!(compare_with_git(&before, &[], &patch), wanted, "{patch}");
+    }
+    assert_eq!(compare_with_git(&before, &["--allow-empty"], ""), Applied::ByGit);
+}
+
+#[test]
+fn hunks_apply_as_with_git_or_as_documented() {
+    let zero: &[&str] = &["--unidiff-zero"];
+    for (file, options, hunks, wanted) in [
+        // The beginning, the end, and lines without a line end.
+        ("a\nb\nc\n", &[][..], "@@ -1,2 +1,3 @@\n+x\n a\n b\n", Applied::ByBoth),
+        ("a\nb\nc\n", &[], "@@ -2,2 +2,3 @@\n b\n c\n+x\n", Applied::ByBoth),
+        (
+            "a\nb",
+            &[],
+            "@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+b\n",
+            Applied::ByBoth,
+        ),
+        ("a\n\nb\n", &[], "@@ -1,3 +1,3 @@\n a\n\n-b\n+B\n", Applied::ByBoth),
+        ("a\nb\n", zero, "@@ -1,0 +2 @@\n+x\n", Applied::ByBoth),
+        ("a\nb\nc\nd\n", &["--recount"], "@@ -2,9 +2,9 @@\n b\n-c\n+C\n d\n", Applied::ByBoth),
+        ("a\nb\n", &[], "@@ -1,2 +1,2 @@\n a\n-c\n+C\n", Applied::ByNone),
+        ("a\nB\nc\n", &[], "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n", Applied::ByNone),
+        ("a\n", &[], "@@ -0,0 +1 @@\n+x\n", Applied::ByNone),
+        // The differences that docs/patches.md lists.
+        ("a\n", zero, "@@ -0,0 +1 @@\n+x\n", Applied::ByGit),
+        ("1\na\nb\na\nb\n", &[], "@@ -1,2 +1,3 @@\n a\n+x\n b\n", Applied::ByNone),
+        ("1\n2\na\nb\nc\na\nb\nc\n", &[], "@@ -2,3 +2,3 @@\n a\n-b\n+B\n c\n", Applied::ByGit),
+        ("0\na\nb\n", &[], "@@ -1,2 +1,2 @@\n-a\n+A\n b\n", Applied::Here),
+        ("a\r\nb\r\n", &[], "@@ -1,2 +1,2 @@\n a\n-b\n+B\n", Applied::Here),
+        ("a\nb\n", &[], "@@ -1,5 +1,5 @@\n a\n-b\n+B\n", Applied::Here),
+        ("a\nb\n", &[], "@@ ... @@\n a\n-b\n+B\n", Applied::Here),
+    ] {
+        let patch = format!("--- a/x\n+++ b/x\n{hunks}");
+        assert_eq!(compare_with_git(&tree_of(&[("x", file)]), options, &patch), wanted, "{patch}");
+    }
+}

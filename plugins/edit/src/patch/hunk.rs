@@ -9,6 +9,9 @@ use super::{Hunk, Line, PatchError, Position, Side};
 /// The maximum line number; keeps sums of line numbers within 32 bits.
 const MAX_LINE_NUMBER: usize = i32::MAX as usize;
 
+/// The maximum number of headers in a row that narrow down the place of a hunk.
+const MAX_HEADINGS: usize = 16;
+
 /// Parses all hunks of one file.
 pub(super) fn parse_all<'a>(cursor: &mut Cursor<'a>) -> Result<Vec<Hunk<'a>>, PatchError> {
     let mut hunks: Vec<Hunk> = Vec::new();
@@ -48,6 +51,10 @@ pub(super) fn parse<'a>(cursor: &mut Cursor<'a>, start: Start) -> Result<Hunk<'a
         }
         None => return numbered(cursor),
     };
+    if matches!(&position, Position::Unnumbered { headings, .. } if headings.len() > MAX_HEADINGS) {
+        let problem = format!("expected at most {MAX_HEADINGS} lines with '@@' in a row");
+        return Err(PatchError::Malformed { line, problem });
+    }
     let body = recount(cursor)?;
     if body.lines.is_empty() {
         return Err(cursor.expected(EXPECTED_LINE));
@@ -361,6 +368,14 @@ mod tests {
             let hunks: Vec<String> = hunks.iter().map(|hunk| (*hunk).to_owned()).collect();
             assert_eq!(read(text).unwrap(), (hunks, rest.map(str::to_owned)), "{text}");
         }
+    }
+
+    #[test]
+    fn more_headings_than_any_code_has_are_refused() {
+        let text = |headings| format!("{}-a\n+b\n", "@@ f\n".repeat(headings));
+        assert!(read(&text(MAX_HEADINGS)).is_ok());
+        let problem = "expected at most 16 lines with '@@' in a row";
+        assert_malformed(&text(MAX_HEADINGS + 1), 1, problem);
     }
 
     fn assert_malformed(text: &str, line: usize, problem: &str) {

@@ -153,25 +153,36 @@ fn places(file: &[&[u8]], hunk: &Hunk) -> Vec<usize> {
         return found;
     }
     // The first place after each occurrence of the headings.
-    let mut after: Vec<usize> = Vec::new();
-    for line in 0..file.len() {
-        let below = below_headings(file, headings, line);
-        after.extend(below.and_then(|line| found.get(found.partition_point(|at| *at < line))));
-    }
+    let is = |line: usize, heading: &[u8]| file[line].trim_ascii().starts_with(heading);
+    let mut after: Vec<usize> = below_headings(file.len(), headings, is)
+        .into_iter()
+        .filter_map(|line| found.get(found.partition_point(|at| *at < line)).copied())
+        .collect();
     after.dedup();
     after
 }
 
-/// The line of the last of these headings, if the first one is at `line` and each other one is the
-/// next such line below.
-fn below_headings(file: &[&[u8]], headings: &[&[u8]], line: usize) -> Option<usize> {
-    let is = |at: usize, heading: &[u8]| file[at].trim_ascii().starts_with(heading);
-    let (first, others) = headings.split_first()?;
-    let mut at = is(line, first).then_some(line)?;
-    for heading in others {
-        at = (at + 1..file.len()).find(|at| is(*at, heading))?;
+/// The lines of the last heading, in order: for each line that is the first heading, the next lines
+/// below that are the others. `is` compares a line with a heading, each pair once.
+fn below_headings(
+    lines: usize,
+    headings: &[&[u8]],
+    mut is: impl FnMut(usize, &[u8]) -> bool,
+) -> Vec<usize> {
+    // For each line, the line of the last heading if those seen so far begin there or below.
+    let mut last: Vec<Option<usize>> = (0..lines).map(Some).collect();
+    for (index, heading) in headings.iter().rev().enumerate() {
+        let (mut below, mut begun_below) = (None, None);
+        for line in (0..lines).rev() {
+            let begun = std::mem::replace(&mut last[line], below);
+            if is(line, heading) {
+                last[line] = if index == 0 { begun } else { begun_below };
+            }
+            (below, begun_below) = (last[line], begun);
+        }
     }
-    Some(at)
+    last.dedup();
+    last.into_iter().flatten().collect()
 }
 
 /// All places at which the old lines of the hunk occur; it has at least one.
@@ -319,5 +330,50 @@ fn difference(found: &[u8], wanted: &Line) -> &'static str {
         NEWLINE
     } else {
         NO_NEWLINE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of the last heading, and how often a line was compared with a heading.
+    fn lines_below(text: &[&str], headings: &[&str]) -> (Vec<usize>, usize) {
+        let headings: Vec<&[u8]> = headings.iter().map(|heading| heading.as_bytes()).collect();
+        let mut comparisons = 0;
+        let lines = below_headings(text.len(), &headings, |line, heading| {
+            comparisons += 1;
+            text[line].as_bytes() == heading
+        });
+        (lines, comparisons)
+    }
+
+    #[test]
+    fn headings_are_found_in_their_order() {
+        let text = ["B", "A", "x", "B", "A", "B", "B", "A"];
+        for (headings, wanted) in [
+            (&["A"][..], &[1, 4, 7][..]),
+            (&["A", "B"], &[3, 5]),
+            (&["A", "B", "B"], &[5, 6]),
+            (&["A", "A"], &[4, 7]),
+            (&["B", "x"], &[2]),
+            (&["x", "x"], &[]),
+            (&["none"], &[]),
+        ] {
+            assert_eq!(lines_below(&text, headings).0, wanted, "{headings:?}");
+        }
+        assert!(lines_below(&[], &["A"]).0.is_empty());
+    }
+
+    #[test]
+    fn repeated_headings_are_compared_once_with_each_line() {
+        const LINES: usize = 100_000;
+        // Each `A` is the beginning, and no line is the end.
+        for headings in [&["A", "none"][..], &["A", "A", "none"], &["A"; 16]] {
+            let (lines, comparisons) = lines_below(&["A"; LINES], headings);
+            assert_eq!(comparisons, LINES * headings.len());
+            let ends = headings.last() == Some(&"A");
+            assert_eq!(lines.len(), if ends { LINES - (headings.len() - 1) } else { 0 });
+        }
     }
 }
