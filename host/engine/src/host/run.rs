@@ -203,7 +203,10 @@ impl Host {
             return diff.map_err(|error| discard(ended, &dispatch::not_committed(&error))).ok();
         }
         // An error is in the results of the calls.
-        let _ = self.commit_staged(transaction, ended).await;
+        if let Ok(Some(commit)) = self.commit_staged(transaction, ended).await {
+            let staged = ended.iter().filter(|ended| ended.is_staged);
+            options.session.add(&commit, staged.map(|ended| ended.tool.qualified_name()).collect());
+        }
         None
     }
 
