@@ -20,7 +20,6 @@ mod docs;
 mod executed;
 mod filesystem;
 mod frozen;
-mod history;
 mod hostile;
 mod http;
 mod install;

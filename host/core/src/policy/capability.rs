@@ -20,8 +20,6 @@ pub enum Capability {
     Backends(BackendKind),
     /// Written as the word `cache`.
     Cache,
-    /// Written as the word `history`.
-    History,
     /// Written as `agents=code-implementer`; `agents=*` for every agent of the settings.
     Agent(String),
     /// Written as `http=https://example.org` and the like.
@@ -37,8 +35,8 @@ pub enum CapabilityError {
     /// It has none of the known forms.
     #[error(
         "'{0}' is no capability; there are files=read, files=write, scan, process=PROGRAM, \
-         backends=linter, backends=test-runner, backends=builder, cache, history, agents=NAME \
-         and http=https://HOST"
+         backends=linter, backends=test-runner, backends=builder, cache, agents=NAME and \
+         http=https://HOST"
     )]
     Unknown(String),
     /// Its origin is invalid.
@@ -54,7 +52,6 @@ impl fmt::Display for Capability {
             Self::Process(program) => write!(f, "process={program}"),
             Self::Backends(kind) => write!(f, "backends={kind}"),
             Self::Cache => f.write_str("cache"),
-            Self::History => f.write_str("history"),
             Self::Agent(name) => write!(f, "agents={name}"),
             Self::Http(origin) => write!(f, "http={origin}"),
             Self::AnyOrigin => f.write_str("http=*"),
@@ -70,7 +67,6 @@ impl FromStr for Capability {
         match text {
             "scan" => return Ok(Self::Scan),
             "cache" => return Ok(Self::Cache),
-            "history" => return Ok(Self::History),
             _ => {}
         }
         match text.split_once('=').ok_or_else(unknown)? {
@@ -98,7 +94,6 @@ impl Capability {
             Self::Process(_) => "process",
             Self::Backends(_) => "backends",
             Self::Cache => "cache",
-            Self::History => "history",
             Self::Agent(_) => "agents",
             Self::Http(_) | Self::AnyOrigin => "http",
         }
@@ -131,9 +126,6 @@ impl Capability {
                 "using the builders, which execute what the workspace holds".to_owned()
             }
             Self::Cache => "keeping something from call to call".to_owned(),
-            Self::History => {
-                "listing, showing and undoing the commits of the session that calls it".to_owned()
-            }
             Self::Agent(name) if name == EVERY_AGENT => {
                 "giving tasks to every agent of your settings, none of which is sandboxed: each \
                  can be granted by name, as agents=NAME"
@@ -157,8 +149,7 @@ impl Capability {
 impl Capabilities {
     /// The capabilities of the set, one by one.
     pub fn each(&self) -> impl Iterator<Item = Capability> + '_ {
-        let Self { files, scan, process, backends, cache, history, agents, http, any_origin } =
-            self;
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
         (*files > Files::None)
             .then_some(Capability::Files(*files))
             .into_iter()
@@ -166,7 +157,6 @@ impl Capabilities {
             .chain(process.iter().cloned().map(Capability::Process))
             .chain(backends.iter().copied().map(Capability::Backends))
             .chain(cache.then_some(Capability::Cache))
-            .chain(history.then_some(Capability::History))
             .chain(agents.iter().cloned().map(Capability::Agent))
             .chain(http.iter().cloned().map(Capability::Http))
             .chain(any_origin.then_some(Capability::AnyOrigin))
@@ -174,15 +164,13 @@ impl Capabilities {
 
     /// Whether the set includes a capability, or more of its kind.
     pub fn holds(&self, capability: &Capability) -> bool {
-        let Self { files, scan, process, backends, cache, history, agents, http, any_origin } =
-            self;
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
         match capability {
             Capability::Files(wanted) => files >= wanted,
             Capability::Scan => *scan,
             Capability::Process(program) => process.contains(program),
             Capability::Backends(kind) => backends.contains(kind),
             Capability::Cache => *cache,
-            Capability::History => *history,
             Capability::Agent(name) => agents.contains(EVERY_AGENT) || agents.contains(name),
             Capability::Http(origin) => *any_origin || http.contains(origin),
             Capability::AnyOrigin => *any_origin,
@@ -204,8 +192,7 @@ impl Capabilities {
     /// Removes a capability. Without write access, read access remains; without read access, none.
     /// A single agent can't be removed from a set of all agents, which still includes it.
     pub fn remove(&mut self, capability: &Capability) {
-        let Self { files, scan, process, backends, cache, history, agents, http, any_origin } =
-            self;
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
         match capability {
             Capability::Files(Files::Write) => *files = (*files).min(Files::Read),
             Capability::Files(_) => *files = Files::None,
@@ -217,7 +204,6 @@ impl Capabilities {
                 backends.remove(kind);
             }
             Capability::Cache => *cache = false,
-            Capability::History => *history = false,
             Capability::Agent(name) => {
                 agents.remove(name);
             }
@@ -232,8 +218,7 @@ impl Capabilities {
 impl FromIterator<Capability> for Capabilities {
     fn from_iter<I: IntoIterator<Item = Capability>>(capabilities: I) -> Self {
         let mut set = Self::NONE;
-        let Self { files, scan, process, backends, cache, history, agents, http, any_origin } =
-            &mut set;
+        let Self { files, scan, process, backends, cache, agents, http, any_origin } = &mut set;
         for capability in capabilities {
             match capability {
                 Capability::Files(more) => *files = more.max(*files),
@@ -245,7 +230,6 @@ impl FromIterator<Capability> for Capabilities {
                     backends.insert(kind);
                 }
                 Capability::Cache => *cache = true,
-                Capability::History => *history = true,
                 Capability::Agent(name) => {
                     agents.insert(name);
                 }
@@ -279,7 +263,6 @@ mod tests {
             "backends=test-runner",
             "backends=builder",
             "cache",
-            "history",
             "agents=code-implementer",
             "agents=qa",
             "http=https://a.example",
@@ -298,7 +281,7 @@ mod tests {
             ("scan=true", "no capability"),
             ("process=", "no capability"),
             ("backends=linters", "no capability"),
-            ("cache=true", "cache, history, agents=NAME and http=https://HOST"),
+            ("cache=true", "cache, agents=NAME and http=https://HOST"),
             ("agents", "no capability"),
             ("agents=", "no capability"),
             ("agents=a b", "no capability"),
@@ -349,7 +332,6 @@ mod tests {
             process: ["git".to_owned()].into(),
             backends: [BackendKind::Linter].into(),
             cache: true,
-            history: true,
             agents: ["*".to_owned(), "qa".to_owned()].into(),
             http: "https://a.example".parse().into_iter().collect(),
             any_origin: true,

@@ -147,8 +147,7 @@ fn lines(plugin: &str, granted: &Capabilities) -> String {
     if granted.files > Files::None {
         lines.push(access(granted.files));
     }
-    let switches = [("scan", granted.scan), ("cache", granted.cache), ("history", granted.history)];
-    for (key, is_granted) in switches {
+    for (key, is_granted) in [("scan", granted.scan), ("cache", granted.cache)] {
         if is_granted {
             lines.push(format!("{key} = true"));
         }

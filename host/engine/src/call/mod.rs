@@ -4,11 +4,9 @@
 mod control;
 mod observer;
 mod permissions;
-mod session;
 mod usage;
 
 pub use control::{Control, Stop};
 pub use observer::{Observer, Quiet};
 pub use permissions::{Grants, Permissions, PluginGrant};
-pub use session::{Session, SessionCommit};
 pub use usage::{CallUsage, Usage, Used};

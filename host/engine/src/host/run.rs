@@ -203,10 +203,7 @@ impl Host {
             return diff.map_err(|error| discard(ended, &dispatch::not_committed(&error))).ok();
         }
         // An error is in the results of the calls.
-        if let Ok(Some(commit)) = self.commit_staged(transaction, ended).await {
-            let staged = ended.iter().filter(|ended| ended.is_staged);
-            options.session.add(&commit, staged.map(|ended| ended.tool.qualified_name()).collect());
-        }
+        let _ = self.commit_staged(transaction, ended).await;
         None
     }
 
