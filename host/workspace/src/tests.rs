@@ -736,7 +736,7 @@ fn renames_are_shown_as_renames() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     for (path, content) in
-        [("one/a b", "same\n"), ("one/x", "same\n"), ("empty", ""), ("one/empty", "")]
+        [("one/a b", "same\n"), ("one/x", "same\n"), ("void", ""), ("one/empty", "")]
     {
         fs::create_dir_all(root.join("one")).unwrap();
         fs::write(root.join(path), content).unwrap();
@@ -747,12 +747,10 @@ fn renames_are_shown_as_renames() {
     let (overlay, quota) = (transaction.overlay(), Quota::unlimited());
     overlay.rename("one", "two", &|_| Ok(()), &quota).unwrap();
     overlay.rename("link", "moved", &|_| Ok(()), &quota).unwrap();
-    overlay.rename("empty", "other", &|_| Ok(()), &quota).unwrap();
+    overlay.rename("void", "other", &|_| Ok(()), &quota).unwrap();
     overlay.set_executable("two/x", true, &quota).unwrap();
     write(overlay, "new", "same size\n");
-    let wanted = "diff --git a/empty b/empty\ndeleted file mode 100644\n\
-        index e69de29..0000000\n\
-        diff --git a/link b/moved\nsimilarity index 100%\nrename from link\nrename to moved\n\
+    let wanted = "diff --git a/link b/moved\nsimilarity index 100%\nrename from link\nrename to moved\n\
         diff --git a/new b/new\nnew file mode 100644\nindex 0000000..d99284d\n\
         --- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+same size\n\
         diff --git a/other b/other\nnew file mode 100644\nindex 0000000..e69de29\n\
@@ -761,7 +759,8 @@ fn renames_are_shown_as_renames() {
         diff --git a/one/empty b/two/empty\nsimilarity index 100%\nrename from one/empty\n\
         rename to two/empty\n\
         diff --git a/one/x b/two/x\nold mode 100644\nnew mode 100755\nsimilarity index 100%\n\
-        rename from one/x\nrename to two/x\n";
+        rename from one/x\nrename to two/x\n\
+        diff --git a/void b/void\ndeleted file mode 100644\nindex e69de29..0000000\n";
     let shown = String::from_utf8(transaction.diff().unwrap()).unwrap();
     assert_eq!(shown.replace(&index_of(&shown, "new"), "0000000..d99284d"), wanted);
     let commit = transaction.commit(Purpose::default()).unwrap().unwrap();
