@@ -23,11 +23,16 @@ pub fn execute(global: &Global, args: &Undo, output: &Output) -> Result<u8, CliE
     let (transaction, _) = begun.map_err(CliError::host)?;
     let history = History::new(workspace);
     let (undone, commit) = match history.undo(transaction, args.commit.as_deref()) {
-        Err(HistoryError::Changed(paths)) => {
-            if output.format() == Format::Json {
-                output.json(&json!({ "undone": null, "changed_since": paths }))?;
-            } else {
-                tracing::error!("{}", HistoryError::Changed(paths));
+        Err(changed @ HistoryError::Changed { .. }) => {
+            tracing::error!("{changed}");
+            if output.format() == Format::Json
+                && let HistoryError::Changed { paths, earlier, .. } = changed
+            {
+                let mut document = json!({ "undone": null, "changed_since": paths });
+                if let Some(earlier) = earlier {
+                    document["earlier"] = earlier.into();
+                }
+                output.json(&document)?;
             }
             return Ok(exit::ERROR);
         }

@@ -1,5 +1,6 @@
 //! The old and new content of changed files, and their diff.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Seek as _};
 use std::os::fd::OwnedFd;
@@ -9,7 +10,7 @@ use cofferdam_core::policy::OWN;
 use rustix::fs::{OFlags, Stat};
 use sha2::{Digest as _, Sha256};
 
-use crate::commit::{Change, Image, Kind, Placed, net};
+use crate::commit::{Change, Image, Kind, Net, Placed, net};
 use crate::diff::{self, Side};
 use crate::disk::{self, Spot};
 use crate::layout::IMAGES;
@@ -141,7 +142,7 @@ pub struct Preview {
     pub digest: [u8; 32],
 }
 
-/// Returns the unified diff of changes and a digest of them. `read_old` and `read_new` read the sides of a path;
+/// Returns the unified diff of changes, with exact renames as such, and a digest of them. `read_old` and `read_new` read the sides of a path;
 /// `read_new` gets the old image, too.
 pub(crate) fn preview(
     changes: &[Change],
@@ -150,7 +151,10 @@ pub(crate) fn preview(
 ) -> io::Result<Preview> {
     let deadline = Instant::now() + DIFF_TIME;
     let (mut diff, mut digest) = (Vec::new(), Sha256::new());
-    for (path, (old, new)) in net(changes) {
+    let net = net(changes);
+    let renames = renames(&net, &read_old, &read_new)?;
+    let sources: BTreeSet<&str> = renames.values().map(|(from, _)| *from).collect();
+    for (path, (old, new)) in net {
         let before = old.map_or(Ok(Content::Nothing), |image| read_old(path, image))?;
         let after = new.map_or(Ok(Content::Nothing), |image| read_new(old, image))?;
         digest.update(format!("{}\0{path}", path.len()));
@@ -160,7 +164,68 @@ pub(crate) fn preview(
             digest.update(format!("{mode:?} {}\0", bytes.len()));
             digest.update(bytes);
         }
-        diff::render(path, before.side(), after.side(), deadline, &mut diff);
+        match renames.get(path) {
+            _ if sources.contains(path) => {}
+            Some((from, image)) => {
+                let from = (*from, side_of(image));
+                diff::render_rename(from, (path, after.side()), &mut diff);
+            }
+            None => diff::render(path, before.side(), after.side(), deadline, &mut diff),
+        }
     }
     Ok(Preview { diff, digest: digest.finalize().into() })
+}
+
+/// Returns a side with the type of a file or link, without its content.
+fn side_of(image: &Image) -> Side<'static> {
+    match image.kind {
+        Kind::File => Side::File { executable: image.mode & 0o100 != 0, content: &[] },
+        Kind::Link => Side::Link { target: &[] },
+        Kind::Directory | Kind::Other => Side::Nothing,
+    }
+}
+
+/// Finds files and links that were renamed without a change of their content: the old path and file
+/// by the new path. Only files of the same size are read. If several fit, one of the same name is
+/// preferred; an empty file has to have the same name.
+fn renames<'a>(
+    net: &Net<'a>,
+    read_old: &impl Fn(&str, &Image) -> io::Result<Content>,
+    read_new: &impl Fn(Option<&Image>, &Image) -> io::Result<Content>,
+) -> io::Result<BTreeMap<&'a str, (&'a str, &'a Image)>> {
+    let is_shown = |image: &Image| matches!(image.kind, Kind::File | Kind::Link);
+    let key = |image: &Image| (image.kind == Kind::Link, image.size);
+    let mut removed: BTreeMap<_, Vec<(&str, &Image, Option<[u8; 32]>)>> = BTreeMap::new();
+    for (path, (before, after)) in net {
+        if let (Some(before), None) = (before, after)
+            && is_shown(before)
+        {
+            removed.entry(key(before)).or_default().push((path, before, None));
+        }
+    }
+    let mut renames = BTreeMap::new();
+    for (path, (before, after)) in net {
+        let (None, Some(after)) = (before, after) else { continue };
+        let Some(candidates) = removed.get_mut(&key(after)).filter(|_| is_shown(after)) else {
+            continue;
+        };
+        let hash = |content: Content| <[u8; 32]>::from(Sha256::digest(content.bytes()));
+        let wanted = hash(read_new(None, after)?);
+        for (old, image, digest) in &mut *candidates {
+            if digest.is_none() {
+                *digest = Some(hash(read_old(old, image)?));
+            }
+        }
+        let name = |path: &str| disk::split(path).1.to_owned();
+        let fits = |digest: &Option<[u8; 32]>| *digest == Some(wanted);
+        let same_name =
+            candidates.iter().position(|(old, _, digest)| fits(digest) && name(old) == name(path));
+        let other = || candidates.iter().position(|(_, _, digest)| fits(digest));
+        let index = same_name.or_else(|| if after.size > 0 { other() } else { None });
+        if let Some(index) = index {
+            let (old, image, _) = candidates.remove(index);
+            renames.insert(*path, (old, image));
+        }
+    }
+    Ok(renames)
 }

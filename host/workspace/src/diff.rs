@@ -1,5 +1,5 @@
-//! Unified diffs as `git diff --no-renames` prints them. No I/O: the caller passes both contents,
-//! orders the paths, and escapes control characters for a terminal. Renames are not detected.
+//! Unified diffs as `git diff --find-renames=100%` prints them. No I/O: the caller passes both
+//! contents, finds the renames, orders the paths, and escapes control characters for a terminal.
 //!
 //! Source of the format: git-diff(1), "Generating patch text with -p". If there are several shortest
 //! diffs, git may show a different one, since it also considers indentation.
@@ -128,6 +128,20 @@ pub fn render(path: &str, before: Side<'_>, after: Side<'_>, deadline: Instant, 
     put_line(out, &format!("--- {old_name}{}", end_of(&old_name)));
     put_line(out, &format!("+++ {new_name}{}", end_of(&new_name)));
     put_hunks(&lines(before.content()), &lines(after.content()), deadline, out);
+}
+
+/// Appends the diff of a file or link that was renamed without a change of its content.
+pub fn render_rename(from: (&str, Side<'_>), to: (&str, Side<'_>), out: &mut Vec<u8>) {
+    let ((old, before), (new, after)) = (from, to);
+    let (old_name, new_name) = (quoted(format!("a/{old}")), quoted(format!("b/{new}")));
+    put_line(out, &format!("diff --git {old_name} {new_name}"));
+    if let (Some(old), Some(new)) = (before.mode(), after.mode())
+        && old != new
+    {
+        put_line(out, &format!("old mode {old}\nnew mode {new}"));
+    }
+    let (old, new) = (quoted(old.to_owned()), quoted(new.to_owned()));
+    put_line(out, &format!("similarity index 100%\nrename from {old}\nrename to {new}"));
 }
 
 /// Splits into lines, with their ends. Only a line feed ends a line, not a carriage return.

@@ -106,9 +106,24 @@ pub enum HistoryError {
     /// The ids of several commits begin like this.
     #[error("{0} is the beginning of several commits; write more of it")]
     Ambiguous(String),
-    /// Paths of the commit were changed again; they are listed.
-    #[error("changed since the commit, so it can't be undone: {}", .0.join(", "))]
-    Changed(Vec<String>),
+    /// Paths of the commit were changed again.
+    #[error(
+        "changed since the commit {commit}, so it can't be undone: {}{}",
+        paths.join(", "),
+        earlier.as_ref().map(|id| format!("; the one before it is {id}, to be undone by its id"))
+            .unwrap_or_default()
+    )]
+    Changed {
+        /// The commit.
+        commit: String,
+        /// The paths, each with the difference.
+        paths: Vec<String>,
+        /// The commit before it that has not been undone, if the latest one was to be undone.
+        earlier: Option<String>,
+    },
+    /// The transaction has other changes.
+    #[error("an undo is a commit of its own: make it in a call of its own, without other changes")]
+    NotAlone,
     /// The undo was not committed.
     #[error(transparent)]
     Commit(#[from] CommitError),

@@ -106,21 +106,26 @@ impl HistoryDirs {
         }
     }
 
-    /// Returns the latest commit that has not been undone.
-    pub(crate) fn latest(&self, entries: &[HistoryEntry]) -> io::Result<Option<Commit>> {
+    /// Returns the commits that have not been undone, newest first, without undos, as far as `is_own`
+    /// includes them.
+    pub(crate) fn not_undone(
+        &self,
+        entries: &[HistoryEntry],
+        is_own: impl Fn(&CommitId) -> bool,
+    ) -> impl Iterator<Item = io::Result<Commit>> {
         let mut undone = BTreeSet::new();
-        for entry in entries.iter().rev() {
-            let commit = self.read(entry)?;
-            match commit.undoes {
+        entries.iter().rev().filter_map(move |entry| {
+            let is_own = is_own(&entry.id);
+            match self.read(entry) {
                 // An undo that was undone has no effect any more.
-                _ if undone.contains(&commit.id) => {}
-                Some(id) => {
+                Ok(commit) if undone.contains(&commit.id) => None,
+                Ok(Commit { undoes: Some(id), .. }) => {
                     undone.insert(id);
+                    None
                 }
-                None => return Ok(Some(commit)),
+                read => is_own.then_some(read),
             }
-        }
-        Ok(None)
+        })
     }
 
     /// Removes a commit, its file last, so that a removal that was interrupted can be repeated.

@@ -437,9 +437,141 @@ fn an_undo_brings_everything_back() {
     fs::remove_file(root.join("link")).unwrap();
     fs::set_permissions(root.join("bin/run"), fs::Permissions::from_mode(0o700)).unwrap();
     let theirs = tree_with_times(root);
-    let Err(HistoryError::Changed(paths)) = undo(Some(&undone.id)) else { panic!("undone") };
+    let Err(HistoryError::Changed { paths, .. }) = undo(Some(&undone.id)) else { panic!("undone") };
     assert_eq!(paths, ["a.txt has other content", "bin/run has other permissions", "link is gone"]);
     assert_eq!(tree_with_times(root), theirs);
+}
+
+/// A directory becomes a link, a link and a file directories.
+#[test]
+fn directories_that_became_links_and_the_reverse_are_undone() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    populate(root);
+    let workspace = open(root);
+    workspace.own().unwrap();
+    let before = tree_with_times(root);
+    let history = History::new(Arc::clone(&workspace));
+    let (transaction, _) = begin(&workspace);
+    let (overlay, quota) = (transaction.overlay(), Quota::unlimited());
+    overlay.remove_file("src/old/d.txt").unwrap();
+    overlay.remove_directory("src/old").unwrap();
+    overlay.create_link("../bin", "src/old", &quota).unwrap();
+    for path in ["link", "e.txt"] {
+        overlay.remove_file(path).unwrap();
+        overlay.create_directory(path, &quota).unwrap();
+        write(overlay, &format!("{path}/inside"), "new");
+    }
+    let commit = transaction.commit(Purpose::default()).unwrap().unwrap();
+    let after = tree(root);
+
+    // The link leads to a directory with a file of the name of a removed one.
+    fs::write(root.join("bin/d.txt"), "theirs").unwrap();
+    fs::write(root.join("link/theirs"), "").unwrap();
+    let changed = history.undo(begin(&workspace).0, None);
+    let Err(HistoryError::Changed { paths, .. }) = changed else { panic!("{changed:?}") };
+    assert_eq!(paths, ["link has other files in it"]);
+    fs::remove_file(root.join("bin/d.txt")).unwrap();
+    fs::remove_file(root.join("link/theirs")).unwrap();
+    assert_eq!(tree(root), after);
+
+    let (_, undo) = history.undo(begin(&workspace).0, None).unwrap();
+    assert_eq!(tree(root), tree_of(&before));
+    history.undo(begin(&workspace).0, Some(&undo.unwrap().id)).unwrap();
+    assert_eq!(tree(root), after);
+    history.undo(begin(&workspace).0, Some(&commit.id)).unwrap();
+    assert_eq!(tree(root), tree_of(&before));
+}
+
+/// Returns the files without their modification times.
+fn tree_of(tree: &Tree) -> Tree {
+    let plain = |(name, (content, mode, _)): (&String, &(String, u32, String))| {
+        (name.clone(), (content.clone(), *mode, String::new()))
+    };
+    tree.iter().map(plain).collect()
+}
+
+#[test]
+fn a_commit_that_cannot_be_undone_does_not_block_those_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let workspace = open(root);
+    let history = History::new(Arc::clone(&workspace));
+    let commit = |path: &str, content: &str| {
+        let (transaction, _) = begin(&workspace);
+        write(transaction.overlay(), path, content);
+        transaction.commit(Purpose::default()).unwrap().unwrap().id
+    };
+    let first = commit("a", "1");
+    let second = commit("b", "1");
+    let third = commit("b", "2");
+    fs::write(root.join("b"), "theirs").unwrap();
+    let undo = |id: Option<&str>| history.undo(begin(&workspace).0, id);
+    let Err(error) = undo(None) else { panic!("undone") };
+    let HistoryError::Changed { commit, earlier, .. } = &error else { panic!("{error}") };
+    assert_eq!((commit.as_str(), earlier.as_deref()), (&*third, Some(&*second)));
+    assert!(error.to_string().contains(&format!("the one before it is {second}")), "{error}");
+    undo(Some(&first)).unwrap();
+    assert!(!root.join("a").exists());
+    fs::write(root.join("b"), "2").unwrap();
+
+    // The old file of the latest commit is gone, so that this one is skipped.
+    let images = root.join(OWN).join("images");
+    for image in fs::read_dir(&images).unwrap() {
+        let image = image.unwrap();
+        if image.file_name().to_string_lossy().starts_with(&*third) {
+            fs::remove_file(image.path()).unwrap();
+        }
+    }
+    undo(Some(&third)).unwrap_err();
+    let HistoryError::Changed { commit, .. } = undo(None).unwrap_err() else { panic!("undone") };
+    assert_eq!(commit, *second);
+    fs::write(root.join("b"), "1").unwrap();
+    assert_eq!(undo(None).unwrap().0.id, second);
+    assert!(!root.join("b").exists());
+    // Nothing else is left, so the reason is returned.
+    assert!(undo(None).unwrap_err().to_string().contains("is gone"));
+}
+
+#[test]
+fn a_part_of_the_history_lists_and_undoes_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let workspace = open(root);
+    let commit = |path: &str| {
+        let (transaction, _) = begin(&workspace);
+        write(transaction.overlay(), path, "x");
+        transaction.commit(Purpose::default()).unwrap().unwrap().id
+    };
+    let (ours, theirs) = (commit("ours"), commit("theirs"));
+    let part = || History::new(Arc::clone(&workspace)).only([ours.clone()]);
+    let (page, count) = part().page(0, 10).unwrap();
+    assert_eq!((page.len(), count), (1, 1));
+    assert_eq!((&page[0].commit.id, page[0].is_undone), (&ours, false));
+    for id in [&*theirs, "none", "../../x", "\0"] {
+        let undone = part().undo(begin(&workspace).0, Some(id));
+        assert!(matches!(undone, Err(HistoryError::Unknown(_))), "{id}: {undone:?}");
+        assert!(matches!(part().diff(id), Err(HistoryError::Unknown(_))), "{id}");
+    }
+    assert_eq!(part().undo(begin(&workspace).0, None).unwrap().0.id, ours);
+    assert!(!root.join("ours").exists() && root.join("theirs").exists());
+    assert!(part().page(0, 10).unwrap().0[0].is_undone);
+    assert!(matches!(part().undo(begin(&workspace).0, None), Err(HistoryError::Unknown(_))));
+    assert_eq!(part().page(1, 10).unwrap(), (Vec::new(), 1));
+
+    // An undo is a commit of its own.
+    let (transaction, _) = begin(&workspace);
+    write(transaction.overlay(), "other", "x");
+    let history = History::new(Arc::clone(&workspace));
+    assert!(matches!(history.undo(transaction, None), Err(HistoryError::NotAlone)));
+    // A savepoint restores that nothing is undone.
+    let (transaction, _) = begin(&workspace);
+    let savepoint = transaction.savepoint();
+    history.stage_undo(transaction.overlay(), Some(&theirs), |_| Ok(())).unwrap();
+    transaction.roll_back(savepoint);
+    write(transaction.overlay(), "other", "x");
+    assert_eq!(transaction.commit(Purpose::default()).unwrap().unwrap().undoes, None);
+    assert!(root.join("theirs").exists());
 }
 
 #[test]
@@ -597,6 +729,49 @@ fn what_a_commit_placed_is_known_afterwards() {
         history.undo(begin(&workspace).0, None).unwrap();
         assert_eq!(fs::read_to_string(root.join("file")).unwrap(), before, "{what}");
     }
+}
+
+#[test]
+fn renames_are_shown_as_renames() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    for (path, content) in
+        [("one/a b", "same\n"), ("one/x", "same\n"), ("void", ""), ("one/empty", "")]
+    {
+        fs::create_dir_all(root.join("one")).unwrap();
+        fs::write(root.join(path), content).unwrap();
+    }
+    symlink("a b", root.join("link")).unwrap();
+    let workspace = open(root);
+    let (transaction, _) = begin(&workspace);
+    let (overlay, quota) = (transaction.overlay(), Quota::unlimited());
+    overlay.rename("one", "two", &|_| Ok(()), &quota).unwrap();
+    overlay.rename("link", "moved", &|_| Ok(()), &quota).unwrap();
+    overlay.rename("void", "other", &|_| Ok(()), &quota).unwrap();
+    overlay.set_executable("two/x", true, &quota).unwrap();
+    write(overlay, "new", "same size\n");
+    let wanted = "diff --git a/link b/moved\nsimilarity index 100%\nrename from link\nrename to moved\n\
+        diff --git a/new b/new\nnew file mode 100644\nindex 0000000..d99284d\n\
+        --- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+same size\n\
+        diff --git a/other b/other\nnew file mode 100644\nindex 0000000..e69de29\n\
+        diff --git a/one/a b b/two/a b\nsimilarity index 100%\nrename from one/a b\n\
+        rename to two/a b\n\
+        diff --git a/one/empty b/two/empty\nsimilarity index 100%\nrename from one/empty\n\
+        rename to two/empty\n\
+        diff --git a/one/x b/two/x\nold mode 100644\nnew mode 100755\nsimilarity index 100%\n\
+        rename from one/x\nrename to two/x\n\
+        diff --git a/void b/void\ndeleted file mode 100644\nindex e69de29..0000000\n";
+    let shown = String::from_utf8(transaction.diff().unwrap()).unwrap();
+    assert_eq!(shown.replace(&index_of(&shown, "new"), "0000000..d99284d"), wanted);
+    let commit = transaction.commit(Purpose::default()).unwrap().unwrap();
+    let kept = History::new(workspace).diff(&commit.id).unwrap();
+    assert_eq!(String::from_utf8(kept).unwrap(), shown);
+}
+
+/// Returns the blobs of a new file in a diff.
+fn index_of(diff: &str, path: &str) -> String {
+    let header = format!("b/{path}\nnew file mode 100644\nindex ");
+    diff.split(&header).nth(1).unwrap().lines().next().unwrap().to_owned()
 }
 
 /// The diff of a commit shows the target of a link, even if the link has changed since.

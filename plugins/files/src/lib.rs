@@ -1,9 +1,10 @@
-//! The `files` plugin: reading, writing, listing and finding files.
+//! The `files` plugin: reading, writing, moving, copying, deleting, listing and finding files.
 //!
-//! There is one module for each tool; [`pattern`] implements globs, [`text`] detects encodings.
+//! There is one module for each tool, and [`paths`] for moving, copying and deleting; [`pattern`] implements globs, [`text`] detects encodings.
 //! Only this module calls the host.
 
 pub mod glob;
+pub mod paths;
 pub mod pattern;
 pub mod read;
 pub mod read_file;
@@ -33,6 +34,24 @@ impl Files {
         write_file::run(&args, context)
     }
 
+    fn move_path(
+        args: paths::Transfer,
+        context: &Context,
+    ) -> Result<paths::Transferred, ToolError> {
+        paths::move_path(&args, context)
+    }
+
+    fn copy_path(
+        args: paths::Transfer,
+        context: &Context,
+    ) -> Result<paths::Transferred, ToolError> {
+        paths::copy_path(&args, context)
+    }
+
+    fn delete_path(args: paths::Delete, context: &Context) -> Result<paths::Deleted, ToolError> {
+        paths::delete_path(&args, context)
+    }
+
     fn read_tree(args: read_tree::Args, context: &Context) -> Result<read_tree::Output, ToolError> {
         read_tree::run(&args, context, &|query| {
             Ok(Scanner::open(query)?.files().map(|file| file.path).collect())
@@ -52,7 +71,17 @@ impl Files {
     }
 }
 
-plugin!(Files { read_file, read_code = read_file, write_file, read_tree, read, glob });
+plugin!(Files {
+    read_file,
+    read_code = read_file,
+    write_file,
+    move_path,
+    copy_path,
+    delete_path,
+    read_tree,
+    read,
+    glob,
+});
 
 #[cfg(test)]
 mod tests {
@@ -81,6 +110,9 @@ mod tests {
         check::<write_file::Args>(schema!("write_file.input"), schema!("write_file.output"));
         check::<read_tree::Args>(schema!("read_tree.input"), schema!("read_tree.output"));
         check::<read::Args>(schema!("read.input"), schema!("read.output"));
+        check::<paths::Transfer>(schema!("move_path.input"), schema!("move_path.output"));
+        check::<paths::Transfer>(schema!("copy_path.input"), schema!("copy_path.output"));
+        check::<paths::Delete>(schema!("delete_path.input"), schema!("delete_path.output"));
         check::<glob::Args>(schema!("glob.input"), schema!("glob.output"));
     }
 

@@ -90,7 +90,23 @@ impl Context {
         fs::remove_file(self.local(path)).map_err(io_error(path))
     }
 
-    /// Moves a file or a symbolic link; replaces an existing target.
+    /// Creates a directory that does not exist yet.
+    ///
+    /// # Errors
+    /// As [`ToolError::io`]; `FileExistsError` if the path exists.
+    pub fn create_directory(&self, path: &WorkspacePath) -> Result<(), ToolError> {
+        self.with_parents(path, || fs::create_dir(self.local(path)))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As [`ToolError::io`].
+    pub fn remove_directory(&self, path: &WorkspacePath) -> Result<(), ToolError> {
+        fs::remove_dir(self.local(path)).map_err(io_error(path))
+    }
+
+    /// Moves a file, a symbolic link or a directory; replaces an existing file or link.
     ///
     /// # Errors
     /// As [`ToolError::io`].
@@ -99,6 +115,19 @@ impl Context {
         // After this check, a missing path can only be a parent of the target.
         fs::symlink_metadata(&source).map_err(io_error(from))?;
         self.with_parents(to, || fs::rename(&source, &target))
+    }
+
+    /// Copies a regular file, with its permissions, to a path that does not exist yet.
+    ///
+    /// # Errors
+    /// As [`ToolError::io`]; `FileExistsError` if the path exists.
+    pub fn copy(&self, from: &WorkspacePath, to: &WorkspacePath) -> Result<(), ToolError> {
+        // After this check, a missing path can only be a parent of the target.
+        fs::symlink_metadata(self.local(from)).map_err(io_error(from))?;
+        if fs::symlink_metadata(self.local(to)).is_ok() {
+            return Err(io_error(to)(io::ErrorKind::AlreadyExists.into()));
+        }
+        self.with_parents(to, || system::copy(self, from, to))
     }
 
     /// The target of a symbolic link, as stored in the link.

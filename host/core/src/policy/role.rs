@@ -180,6 +180,7 @@ mod tests {
         let enforcer = "grep.grep files.read shell.bash report.save_agent_report";
         let reviewer = "files.read shell.bash report.save_agent_report";
         let coder = "files.read_file files.read_tree files.glob files.write_file grep.grep \
+                     files.move_path files.copy_path files.delete_path \
                      edit.atomic_replace edit.apply_patch symbols.locate_symbol \
                      symbols.get_source symbols.discover_api symbols.trace_calls lint.run_linter \
                      tests.run_tests build.build_project git.git_status git.git_diff";

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::state::{Entry, Location};
 use super::tree::Overlay;
+use crate::clock::now;
 use crate::copying::copy_file;
 use crate::disk::{self, Spot};
 use crate::error::Refused;
@@ -185,6 +186,28 @@ impl Overlay {
         let (id, to) = self.new_file(quota)?;
         copy_file(from, &to, stat, content)?;
         Ok(id)
+    }
+
+    /// Copies a regular file, with its permissions, to a place where there is nothing. The copy is
+    /// new: it gets the current time, and does not run as its owner.
+    ///
+    /// # Errors
+    /// [`Refused`] for anything but a regular file; those of creating a file.
+    pub fn copy_file(&self, from: &str, to: &str, quota: &Quota) -> io::Result<()> {
+        if self.kind(from)? != Some(FileType::RegularFile) {
+            return Err(Refused::unsupported(format!("{from} is no regular file")));
+        }
+        if self.kind(to)?.is_some() {
+            return Err(Errno::EXIST.into());
+        }
+        self.prepare_new(to)?;
+        let (file, mut stat) = self.open_read(from)?;
+        stat.st_mode &= !0o7000;
+        let id = self.copy(&file, &stat, true, quota)?;
+        let now = disk::timespec(now());
+        self.set_staged_times(id, &Timestamps { last_access: now, last_modification: now })?;
+        self.insert(to, Entry::Staged(id, FileType::RegularFile));
+        Ok(())
     }
 
     /// Stages a copy of `from` at `place`; replaces an existing file.

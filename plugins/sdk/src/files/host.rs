@@ -61,6 +61,10 @@ pub(super) fn set_executable(
     host::set_executable(path.as_str(), executable).map_err(host_error)
 }
 
+pub(super) fn copy(_: &Context, from: &WorkspacePath, to: &WorkspacePath) -> io::Result<()> {
+    host::copy(from.as_str(), to.as_str()).map_err(host_error)
+}
+
 /// The directory handle of the workspace, if the call has one.
 fn workspace() -> io::Result<Descriptor> {
     let workspace = get_directories().into_iter().find(|(_, name)| name == WORKSPACE);

@@ -44,6 +44,10 @@ pub(super) fn set_executable(
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
+pub(super) fn copy(context: &Context, from: &WorkspacePath, to: &WorkspacePath) -> io::Result<()> {
+    fs::copy(context.local(from), context.local(to)).map(drop)
+}
+
 fn mode(path: &Path) -> io::Result<u32> {
     Ok(fs::metadata(path)?.permissions().mode())
 }

@@ -1,5 +1,5 @@
-//! `cofferdam:host/files`: what `wasi:filesystem` lacks, which is the executable bit and the reason
-//! of a refusal.
+//! `cofferdam:host/files`: what `wasi:filesystem` lacks, which is the executable bit, copies with
+//! permissions, and the reason of a refusal.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use wasmtime::component::{HasSelf, Linker};
 use super::{Access, PathAt};
 use crate::capability::bindings::cofferdam::host::files::{self, Error, Host, Refusal};
 use crate::capability::state::CallState;
-use cofferdam_workspace::Refused;
+use cofferdam_workspace::{Overlay, Refused};
 
 pub(in crate::capability) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     files::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)
@@ -42,6 +42,20 @@ impl Host for CallState {
         );
         let set = set.map(|_| ());
         Ok(self.files.noted(set).map_err(|error| failure(&path, &error)))
+    }
+
+    fn copy(&mut self, path: String, to: String) -> Result<std::result::Result<(), Error>> {
+        let quota = Arc::clone(&self.files.quota);
+        let tree = self.files.tree();
+        let look = |tree: &Overlay, place: &str| tree.stat(place);
+        let source = self.files.at(tree, PathAt::new(&path, false), Access::Read, look);
+        let copied = source.and_then(|(source, _)| {
+            self.files.at(tree, PathAt::new(&to, false), Access::Change, |tree, place| {
+                tree.copy_file(&source, place, &quota)
+            })
+        });
+        let copied = copied.map(|_| ());
+        Ok(self.files.noted(copied).map_err(|error| failure(&path, &error)))
     }
 
     fn last_refusal(&mut self) -> Result<Option<Refusal>> {
