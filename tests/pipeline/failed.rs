@@ -205,7 +205,7 @@ fn a_broken_invariant_changes_nothing() {
 #[test]
 fn a_lint_that_can_not_be_run_changes_nothing() {
     let place = package();
-    crate::trial::configure(&place, "");
+    configure(&place, "");
     let ended = failed(&place, &work_order(), &designer(), &[]);
     assert_state(&ended, "FAILED", 1);
     let said = "lint not checked: mypy: there is no program 'mypy'";
@@ -217,7 +217,7 @@ fn a_lint_that_can_not_be_run_changes_nothing() {
 fn a_denied_command_changes_nothing() {
     let place = package();
     let denied = "[roles.designer]\ntools = ['edit.move_text']\n";
-    crate::trial::configure(&place, &format!("{denied}{}", crate::programs::settings()));
+    configure(&place, &format!("{denied}{}", crate::programs::settings()));
     let ended = failed(&place, &work_order(), &designer(), &[]);
     assert_state(&ended, "FAILED", 3);
     assert!(log(&ended)[0].starts_with("tool error: atomic_replace: ToolNotInRole: "), "{ended:?}");

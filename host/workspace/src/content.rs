@@ -185,6 +185,14 @@ fn side_of(image: &Image) -> Side<'static> {
     }
 }
 
+/// A removed file or link, which may have been renamed.
+struct Removed<'a> {
+    path: &'a str,
+    image: &'a Image,
+    /// The digest of its content, once it was read.
+    digest: Option<[u8; 32]>,
+}
+
 /// Finds files and links that were renamed without a change of their content: the old path and file
 /// by the new path. Only files of the same size are read. If several fit, one of the same name is
 /// preferred; an empty file has to have the same name.
@@ -195,12 +203,13 @@ fn renames<'a>(
 ) -> io::Result<BTreeMap<&'a str, (&'a str, &'a Image)>> {
     let is_shown = |image: &Image| matches!(image.kind, Kind::File | Kind::Link);
     let key = |image: &Image| (image.kind == Kind::Link, image.size);
-    let mut removed: BTreeMap<_, Vec<(&str, &Image, Option<[u8; 32]>)>> = BTreeMap::new();
+    let mut removed: BTreeMap<_, Vec<Removed<'a>>> = BTreeMap::new();
     for (path, (before, after)) in net {
         if let (Some(before), None) = (before, after)
             && is_shown(before)
         {
-            removed.entry(key(before)).or_default().push((path, before, None));
+            let found = Removed { path, image: before, digest: None };
+            removed.entry(key(before)).or_default().push(found);
         }
     }
     let mut renames = BTreeMap::new();
@@ -211,20 +220,19 @@ fn renames<'a>(
         };
         let hash = |content: Content| <[u8; 32]>::from(Sha256::digest(content.bytes()));
         let wanted = hash(read_new(None, after)?);
-        for (old, image, digest) in &mut *candidates {
-            if digest.is_none() {
-                *digest = Some(hash(read_old(old, image)?));
+        for old in &mut *candidates {
+            if old.digest.is_none() {
+                old.digest = Some(hash(read_old(old.path, old.image)?));
             }
         }
-        let name = |path: &str| disk::split(path).1.to_owned();
-        let fits = |digest: &Option<[u8; 32]>| *digest == Some(wanted);
-        let same_name =
-            candidates.iter().position(|(old, _, digest)| fits(digest) && name(old) == name(path));
-        let other = || candidates.iter().position(|(_, _, digest)| fits(digest));
+        let fits = |old: &Removed<'_>| old.digest == Some(wanted);
+        let has_name = |old: &Removed<'_>| disk::split(old.path).1 == disk::split(path).1;
+        let same_name = candidates.iter().position(|old| fits(old) && has_name(old));
+        let other = || candidates.iter().position(fits);
         let index = same_name.or_else(|| if after.size > 0 { other() } else { None });
         if let Some(index) = index {
-            let (old, image, _) = candidates.remove(index);
-            renames.insert(*path, (old, image));
+            let old = candidates.swap_remove(index);
+            renames.insert(*path, (old.path, old.image));
         }
     }
     Ok(renames)

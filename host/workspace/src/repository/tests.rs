@@ -253,7 +253,7 @@ fn objects_are_lent_only_to_a_repository_that_knows_a_commit() {
     assert!(message.contains("alternates") && message.contains("fetch"), "{message}");
     place.write("ws/.git/packed-refs", &format!("# pack-refs\n{TIP} refs/remotes/origin/main\n"));
     assert_eq!(place.readable("ws"), ["lender/.git/objects"]);
-    assert_eq!(place.find("ws").unwrap().outside, [objects.clone()]);
+    assert_eq!(place.find("ws").unwrap().outside, std::slice::from_ref(&objects));
     place.write("ws/.git/objects/info/alternates", "../../../lender/.git/objects\n");
     assert_eq!(place.readable("ws"), ["lender/.git/objects"]);
     // The lender has gone on since.

@@ -58,7 +58,6 @@ pub(super) fn run(command: &Command, context: &Context) -> Result<Output, Error>
 }
 
 /// The `.git` in the directory or the nearest one above; unlike the host, this confirms nothing.
-#[expect(clippy::disallowed_methods, reason = "a developer's test runs git")]
 pub(super) fn repository(context: &Context) -> Result<Repository, Error> {
     let root = context.local_root();
     let above = root.ancestors().find(|directory| directory.join(".git").exists());

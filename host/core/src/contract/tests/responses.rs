@@ -269,7 +269,7 @@ fn check_invariants(contract: &Contract, text: &str) {
     );
     let next = contract.next(&parsed, Turn::default());
     assert!(!next.reason.is_empty());
-    assert_eq!(next.action == super::super::Action::Retry, !parsed.is_complete(), "{text:?}");
+    assert_eq!(next.action == Action::Retry, !parsed.is_complete(), "{text:?}");
 }
 
 #[test]
