@@ -430,7 +430,7 @@ fn tools_are_listed_in_the_format_of_each_client() {
         assert_eq!(tool["outputSchema"], Value::Null, "{name}");
         let writers = ["beads__", "build__", "edit__", "report__", "shell__", "team__"];
         let reads_only = !writers.iter().any(|plugin| name.starts_with(plugin))
-            && !["files__write_file", "lint_agent__apply_fix"].contains(&name);
+            && !OTHER_WRITERS.contains(&name);
         // What MCP assumes without a hint is not said: a tool may write, and reach other systems.
         assert_eq!(tool["annotations"]["readOnlyHint"] == true, reads_only, "{name}");
         let asks_others = name.starts_with("docs__") || name == "team__task";
@@ -468,8 +468,17 @@ fn tools_are_listed_in_the_format_of_each_client() {
     assert_eq!(headings, TOOLS);
 }
 
+/// The tools that write, of plugins that have others as well.
+const OTHER_WRITERS: [&str; 5] = [
+    "files__copy_path",
+    "files__delete_path",
+    "files__move_path",
+    "files__write_file",
+    "lint_agent__apply_fix",
+];
+
 /// All built-in tools.
-const TOOLS: [&str; 41] = [
+const TOOLS: [&str; 44] = [
     "beads.approve_bead",
     "beads.ask_followup",
     "beads.close_bead",
@@ -483,7 +492,10 @@ const TOOLS: [&str; 41] = [
     "edit.atomic_replace",
     "edit.edit_code",
     "edit.move_text",
+    "files.copy_path",
+    "files.delete_path",
     "files.glob",
+    "files.move_path",
     "files.read",
     "files.read_code",
     "files.read_file",

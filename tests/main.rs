@@ -25,6 +25,7 @@ mod http;
 mod install;
 mod mcp;
 mod observability;
+mod paths;
 mod pipeline;
 mod planted;
 mod process;

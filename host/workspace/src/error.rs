@@ -114,7 +114,7 @@ pub enum HistoryError {
             .unwrap_or_default()
     )]
     Changed {
-        /// The commit.
+        /// The id of the commit that was to be undone.
         commit: String,
         /// The paths, each with the difference.
         paths: Vec<String>,

@@ -81,7 +81,7 @@ pub struct Repository {
 /// Why a workspace has no usable repository.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RepositoryError {
-    /// There is none.
+    /// The workspace is in no repository.
     #[error("{0}")]
     NotFound(String),
     /// The files of the workspace name one that is not confirmed.

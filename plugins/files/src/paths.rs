@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct Transfer {
     /// The file, link or directory.
     pub path: String,
-    /// Its new path.
+    /// The path that it gets.
     pub to: String,
     /// Whether an existing file or link is replaced.
     #[serde(default)]

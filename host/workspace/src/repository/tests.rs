@@ -157,7 +157,7 @@ fn a_file_that_names_a_repository_is_not_enough() {
     let private = place.at("private/.git").display().to_string();
     place.write("main/.git/worktrees/w/commondir", &private);
     place.refusal("ws");
-    // The answer does not say what is there.
+    // The message does not tell which files exist.
     let refusals = ["private/.git", "nothing/here"].map(|path| {
         let path = place.at(path).display().to_string();
         place.write("ws/.git", &format!("gitdir: {path}\n"));
