@@ -60,6 +60,18 @@ const SHARED: [&str; 11] = [
     "shallow",
 ];
 
+/// What git reads besides in the repository of a single working tree, or of the main one.
+const OWN: [&str; 8] = [
+    "CHERRY_PICK_HEAD",
+    "MERGE_HEAD",
+    "MERGE_MSG",
+    "REVERT_HEAD",
+    "index",
+    "rebase-apply",
+    "rebase-merge",
+    "sequencer",
+];
+
 /// Files above the workspace that git reads in a working tree.
 const TREE_FILES: [&str; 2] = [".gitattributes", ".gitignore"];
 
@@ -167,7 +179,7 @@ impl Search<'_> {
             return Err(refused(git, why, "git init in the workspace gives it its own"));
         }
         self.found.git_dir = git.to_owned();
-        self.add_shared(git);
+        self.add(git, &[&SHARED[..], &OWN].concat());
         Ok(())
     }
 
@@ -206,12 +218,14 @@ impl Search<'_> {
             return Err(refusal());
         }
         self.found.git_dir.clone_from(&named);
+        if named == common {
+            self.add(&common, &[&SHARED[..], &OWN].concat());
+            return Ok(common);
+        }
         if !common.starts_with(self.top) {
-            self.add_shared(&common);
+            self.add(&common, &SHARED);
         }
-        if named != common {
-            self.add(&named);
-        }
+        self.add_all(named);
         Ok(common)
     }
 
@@ -234,17 +248,18 @@ impl Search<'_> {
         common.filter(|common| common.starts_with(self.top)).unwrap_or_else(|| git.to_owned())
     }
 
-    /// Shows what several working trees share.
-    fn add_shared(&mut self, common: &Path) {
-        self.found.outside.push(common.to_owned());
-        for name in SHARED {
-            self.show(common.join(name));
-        }
+    /// Shows a whole directory.
+    fn add_all(&mut self, directory: PathBuf) {
+        self.found.outside.push(directory.clone());
+        self.show(directory);
     }
 
-    fn add(&mut self, directory: &Path) {
-        self.found.outside.push(directory.to_owned());
-        self.show(directory.to_owned());
+    /// Shows some files and directories of a repository.
+    fn add(&mut self, repository: &Path, names: &[&str]) {
+        self.found.outside.push(repository.to_owned());
+        for name in names {
+            self.show(repository.join(name));
+        }
     }
 
     /// Shows a file or directory, but no link, nothing in the workspace and nothing around it.
@@ -295,7 +310,7 @@ impl Search<'_> {
                 }
                 let objects = lender.join("objects");
                 if !objects.starts_with(self.top) {
-                    self.add(&objects);
+                    self.add_all(objects);
                 }
                 waiting.push(lender);
             }

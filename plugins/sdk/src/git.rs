@@ -57,7 +57,7 @@ const SUBMODULES: &str = "--ignore-submodules=dirty";
 
 /// What git printed about the workspace.
 pub struct Report {
-    /// The output.
+    /// What git printed.
     pub output: Output,
     /// Directories and files outside of the workspace that belong to the repository, and that git
     /// could read.
