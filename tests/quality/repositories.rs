@@ -45,8 +45,9 @@ impl Area {
     }
 
     fn call(&self, workspace: &str, tool: &str) -> Ended {
-        let mut command = self.place.command(&["call", tool, "{}"]);
-        Ended::of(command.current_dir(self.at(workspace)))
+        // A directory above may have been a workspace before.
+        let at = self.at(workspace);
+        Ended::of(&mut self.place.command(&["-C", at.to_str().unwrap(), "call", tool, "{}"]))
     }
 
     #[track_caller]
