@@ -558,7 +558,7 @@ fn answers_fit_the_published_schemas() {
         ("edit.apply_patch", json!({"patch": "--- a/b.txt\n+++ b/b.txt\n@@ -1 +1 @@\n-b\n+B\n"})),
         (
             "edit.atomic_replace",
-            json!({"file_path": "a.txt", "replacements": [{"old_string": "one", "new_string": "1"}]}),
+            json!({"path": "a.txt", "replacements": [{"old_string": "one", "new_string": "1"}]}),
         ),
         ("edit.edit_code", json!({"path": "a.txt", "patch": "@@ -2 +2 @@\n-two\n+2\n"})),
         (
@@ -601,7 +601,7 @@ fn answers_fit_the_published_schemas() {
         }
     }
     assert_eq!(
-        (place.read("a.txt").as_str(), place.read("b.txt").as_str()),
+        (place.read("a.txt").as_str(), place.read("e.txt").as_str()),
         ("2\nthree\n1\n", "B\n")
     );
 }
@@ -839,7 +839,7 @@ fn assert_log_is_filtered(place: &Place, records: &[Value]) {
     assert_eq!(place.log(&["--failed"]).len(), 9);
     assert_eq!(place.log(&["--limit", "2"]), records[9..]);
     assert_eq!(place.log(&["--failed", "-n", "3"]), [&records[7..8], &records[9..]].concat());
-    assert_eq!(place.log(&["--tool", "files.glob"]), records[8..9]);
+    assert_eq!(place.log(&["--tool", "files.glob"]), records[8..]);
     let text = place.run(&["log", "--format", "text", "-n", "1"]).stdout;
     assert!(text.contains("  error  ") && text.ends_with(" ms  -  UnknownRole\n"), "{text}");
     assert_eq!(text.lines().count(), 1);
