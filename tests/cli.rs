@@ -841,7 +841,10 @@ fn assert_log_is_filtered(place: &Place, records: &[Value]) {
     assert_eq!(place.log(&["--failed", "-n", "3"]), [&records[7..8], &records[9..]].concat());
     assert_eq!(place.log(&["--tool", "files.glob"]), records[8..]);
     let text = place.run(&["log", "--format", "text", "-n", "1"]).stdout;
-    assert!(text.contains("  error  ") && text.ends_with(" ms  -  UnknownRole\n"), "{text}");
+    assert!(
+        text.contains("  error  ") && text.ends_with(" ms  files.glob  UnknownRole\n"),
+        "{text}"
+    );
     assert_eq!(text.lines().count(), 1);
 }
 
