@@ -49,7 +49,9 @@ pub fn hold(way: &str) {
         other => panic!("no such way: {other}"),
     };
     println!("{}", held / MIB);
-    std::thread::sleep(Duration::from_millis(500));
+    // Counting the memory of many mappings takes seconds on a busy machine.
+    let seconds = if held > 256 * MIB { 10.0 } else { 0.5 };
+    std::thread::sleep(Duration::from_secs_f64(seconds));
 }
 
 fn map(flags: c_int, protection: c_int, fd: c_int, bytes: usize) -> io::Result<*mut u8> {
