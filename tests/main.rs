@@ -20,6 +20,7 @@ mod docs;
 mod executed;
 mod filesystem;
 mod frozen;
+mod history;
 mod hostile;
 mod http;
 mod install;

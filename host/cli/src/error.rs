@@ -180,9 +180,10 @@ impl From<HistoryError> for CliError {
     fn from(error: HistoryError) -> Self {
         let kind = match error {
             HistoryError::Unknown(_) | HistoryError::Ambiguous(_) => ErrorKind::Usage,
-            HistoryError::Changed { .. } | HistoryError::Commit(_) | HistoryError::Io(_) => {
-                ErrorKind::Host
-            }
+            HistoryError::Changed { .. }
+            | HistoryError::NotAlone
+            | HistoryError::Commit(_)
+            | HistoryError::Io(_) => ErrorKind::Host,
         };
         Self::new(kind, error)
     }

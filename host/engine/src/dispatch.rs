@@ -72,6 +72,11 @@ impl GrantedCall {
         self.ask
     }
 
+    /// Whether it may undo a commit.
+    pub fn may_undo(&self) -> bool {
+        self.may_write() && self.permissions.capabilities.history
+    }
+
     /// Whether it may give tasks to agents.
     pub fn asks_agents(&self) -> bool {
         !self.permissions.capabilities.agents.is_empty()
@@ -392,6 +397,13 @@ pub fn not_committed(error: &CommitError) -> Failure {
 pub fn not_in_transaction() -> Failure {
     let message = "what agents change can't be taken back, so a call that gives tasks to them is \
                    not made in an atomic or a dry run";
+    Failure::new(DenialCode::NotInTransaction, message)
+}
+
+/// The failure of a call within an atomic run that could undo a commit.
+pub fn undo_not_in_transaction() -> Failure {
+    let message = "an undo is a commit of its own, so it is not made in an atomic run; make the call \
+                   by itself";
     Failure::new(DenialCode::NotInTransaction, message)
 }
 

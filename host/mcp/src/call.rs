@@ -97,6 +97,7 @@ impl Server {
             approver: Some(Arc::clone(approver) as Arc<dyn Approver>),
             origin: offer.host.telemetry().map(|_| origin(context)).unwrap_or_default(),
             client: connection::client(&context.extensions),
+            session: Connection::of(&context.extensions).session,
             ..RunOptions::default()
         };
         let token = context.meta.get_progress_token();

@@ -11,6 +11,7 @@ use rmcp::model::{
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use cofferdam_engine::call::Session;
 use cofferdam_workspace::fair_queue::Client;
 
 /// A client on standard input and output, or in a session. Each of its requests has it as an extension.
@@ -24,6 +25,8 @@ pub(super) struct Connection {
     pub id: u64,
     /// How many bytes wait to be read by the client, if that is known.
     pub unread: Option<watch::Receiver<usize>>,
+    /// The commits of its calls.
+    pub session: Session,
     requests: Arc<Requests>,
     /// The number of its requests that listen for changes.
     listening: Arc<AtomicUsize>,

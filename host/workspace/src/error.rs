@@ -121,6 +121,9 @@ pub enum HistoryError {
         /// The commit before it that has not been undone, if the latest one was to be undone.
         earlier: Option<String>,
     },
+    /// The transaction has other changes.
+    #[error("an undo is a commit of its own: make it in a call of its own, without other changes")]
+    NotAlone,
     /// The undo was not committed.
     #[error(transparent)]
     Commit(#[from] CommitError),

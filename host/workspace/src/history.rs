@@ -1,5 +1,7 @@
 //! The history of a workspace: its commits, which can be listed, shown and undone.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +9,11 @@ use std::time::Duration;
 use cofferdam_core::policy::Retention;
 
 use crate::clock;
-use crate::commit::Commit;
+use crate::commit::{Commit, CommitId};
 use crate::content::{self, Content};
 use crate::error::HistoryError;
-use crate::history_dirs::HistoryDirs;
-use crate::overlay::Overlay;
+use crate::history_dirs::{HistoryDirs, HistoryEntry};
+use crate::overlay::{Overlay, Undo};
 use crate::restore::{changed_since, restore};
 use crate::store::InterruptedCommit;
 use crate::transaction::{Purpose, Transaction};
@@ -20,15 +22,32 @@ use crate::workspace::Workspace;
 /// How many of the latest commits have to agree that a commit is too old.
 const WITNESSES: usize = 10;
 
-/// The history of a workspace.
+/// The history of a workspace, or a part of it.
 pub struct History {
     workspace: Arc<Workspace>,
+    /// The only commits that are listed, shown and undone; `None`: all of them.
+    only: Option<BTreeSet<CommitId>>,
+}
+
+/// A commit in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedCommit {
+    /// The commit.
+    pub commit: Commit,
+    /// Whether it is undone at present.
+    pub is_undone: bool,
 }
 
 impl History {
     /// Creates a handle; nothing is opened yet.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { workspace }
+        Self { workspace, only: None }
+    }
+
+    /// Restricts the handle to some commits: it knows no other ones.
+    #[must_use]
+    pub fn only(self, commits: impl IntoIterator<Item = CommitId>) -> Self {
+        Self { only: Some(commits.into_iter().collect()), ..self }
     }
 
     /// Returns the `latest` newest commits, oldest first.
@@ -37,9 +56,40 @@ impl History {
     /// A history that can't be read.
     pub fn list(&self, latest: usize) -> Result<Vec<Commit>, HistoryError> {
         let Some(dirs) = self.open()? else { return Ok(Vec::new()) };
-        let entries = dirs.entries()?;
+        let entries = self.entries(&dirs)?;
         let from = entries.len().saturating_sub(latest);
         entries[from..].iter().map(|entry| Ok(dirs.read(entry)?)).collect()
+    }
+
+    /// Returns at most `most` commits, newest first, after the `skipped` newest ones, and the number
+    /// of all commits. A commit whose file can't be read is left out.
+    ///
+    /// # Errors
+    /// A history that can't be read.
+    pub fn page(
+        &self,
+        skipped: usize,
+        most: usize,
+    ) -> Result<(Vec<ListedCommit>, usize), HistoryError> {
+        let Some(dirs) = self.open()? else { return Ok((Vec::new(), 0)) };
+        let (mut page, mut undone, mut count) = (Vec::new(), BTreeSet::new(), 0);
+        for entry in dirs.entries()?.iter().rev() {
+            let is_own = self.has(&entry.id);
+            count += usize::from(is_own);
+            let is_on_page = is_own && count > skipped && page.len() < most;
+            if page.len() == most && !is_on_page {
+                continue;
+            }
+            let Ok(commit) = dirs.read(entry) else { continue };
+            let is_undone = undone.contains(&commit.id);
+            if let Some(id) = commit.undoes.clone().filter(|_| !is_undone) {
+                undone.insert(id);
+            }
+            if is_on_page {
+                page.push(ListedCommit { commit, is_undone });
+            }
+        }
+        Ok((page, count))
     }
 
     /// Returns a commit that a process did not finish. Changes nothing.
@@ -49,6 +99,14 @@ impl History {
     pub fn interrupted(&self) -> Result<Option<InterruptedCommit>, HistoryError> {
         let Some(own) = self.workspace.existing_own()? else { return Ok(None) };
         Ok(InterruptedCommit::find(&own)?)
+    }
+
+    /// Returns a commit, named by the beginning of its id.
+    ///
+    /// # Errors
+    /// [`HistoryError::Unknown`], [`HistoryError::Ambiguous`], a history that can't be read.
+    pub fn commit(&self, id: &str) -> Result<Commit, HistoryError> {
+        Ok(self.find(id)?.0)
     }
 
     /// Returns the unified diff of a commit, named by the beginning of its id.
@@ -65,22 +123,41 @@ impl History {
         Ok(preview.diff)
     }
 
-    /// Undoes a commit, or the latest one that has not been undone if `id` is `None`: a new commit
-    /// restores everything that it changed, with permissions and times. Returns both commits; the
-    /// second is `None` if there was nothing to change.
+    /// Undoes a commit, or the latest one if `id` is `None`: a new commit restores everything that
+    /// it changed, with permissions and times. Returns both commits; the second is `None` if there
+    /// was nothing to change.
+    ///
+    /// # Errors
+    /// As for [`History::stage_undo`]; [`HistoryError::Commit`].
+    pub fn undo(
+        &self,
+        transaction: Transaction,
+        id: Option<&str>,
+    ) -> Result<(Commit, Option<Commit>), HistoryError> {
+        let commit = self.stage_undo(transaction.overlay(), id, |_| Ok(()))?;
+        Ok((commit, transaction.commit(Purpose::default())?))
+    }
+
+    /// Stages the undo of a commit, or of the latest one that has not been undone if `id` is `None`,
+    /// as the changes of a transaction, whose commit then undoes it. Returns the undone commit.
+    /// `allow` is called for each path before anything is staged.
     ///
     /// Without an id, a commit whose old files are gone or damaged is skipped with a warning, so that
     /// it does not block those before it. One that was changed since is not: the user may want to
     /// undo it after all.
     ///
     /// # Errors
-    /// [`HistoryError::Changed`] if something was changed since; then nothing is done.
-    pub fn undo(
+    /// [`HistoryError::Changed`] if something was changed since, [`HistoryError::NotAlone`] if there
+    /// are other staged changes; then nothing is done. Those of `allow`.
+    pub fn stage_undo(
         &self,
-        transaction: Transaction,
+        overlay: &Overlay,
         id: Option<&str>,
-    ) -> Result<(Commit, Option<Commit>), HistoryError> {
-        let overlay = transaction.overlay();
+        allow: impl Fn(&str) -> io::Result<()>,
+    ) -> Result<Commit, HistoryError> {
+        if overlay.is_changed() || overlay.undo().is_some() {
+            return Err(HistoryError::NotAlone);
+        }
         let (commit, images) = match id {
             Some(id) => {
                 let (commit, images) = self.find(id)?;
@@ -89,10 +166,10 @@ impl History {
             }
             None => self.latest(overlay)?,
         };
+        commit.changes.iter().try_for_each(|change| allow(&change.path))?;
         let directories = restore(overlay, &commit, &images)?;
-        let undoes = Some(commit.id.clone());
-        let done = transaction.commit(Purpose { calls: Vec::new(), undoes, directories })?;
-        Ok((commit, done))
+        overlay.set_undo(Undo { commit: commit.id.clone(), directories });
+        Ok(commit)
     }
 
     /// Returns the latest commit that has not been undone and can be, so that repeated undos go back
@@ -102,7 +179,7 @@ impl History {
         let dirs = self.open()?.ok_or_else(unknown)?;
         let entries = dirs.entries()?;
         let mut first_error = None;
-        let mut left = dirs.not_undone(&entries);
+        let mut left = dirs.not_undone(&entries, |id| self.has(id));
         while let Some(commit) = left.next() {
             let checked = commit.map_err(HistoryError::from).and_then(|commit| {
                 let earlier =
@@ -157,11 +234,22 @@ impl History {
         Ok(HistoryDirs::open(&own)?)
     }
 
+    /// Whether a commit is among those that the handle is restricted to.
+    fn has(&self, id: &CommitId) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(id))
+    }
+
+    fn entries(&self, dirs: &HistoryDirs) -> io::Result<Vec<HistoryEntry>> {
+        let mut entries = dirs.entries()?;
+        entries.retain(|entry| self.has(&entry.id));
+        Ok(entries)
+    }
+
     /// Returns a commit, named by the beginning of its id, and the directory of the images.
     fn find(&self, id: &str) -> Result<(Commit, OwnedFd), HistoryError> {
         let unknown = || HistoryError::Unknown(id.to_owned());
         let dirs = self.open()?.ok_or_else(unknown)?;
-        let entries = dirs.entries()?;
+        let entries = self.entries(&dirs)?;
         let mut matching = entries.iter().filter(|entry| entry.id.starts_with(id));
         let first = matching.next();
         if matching.next().is_some() {

@@ -106,13 +106,16 @@ impl HistoryDirs {
         }
     }
 
-    /// Returns the commits that have not been undone, newest first, without undos.
+    /// Returns the commits that have not been undone, newest first, without undos, as far as `is_own`
+    /// includes them.
     pub(crate) fn not_undone(
         &self,
         entries: &[HistoryEntry],
+        is_own: impl Fn(&CommitId) -> bool,
     ) -> impl Iterator<Item = io::Result<Commit>> {
         let mut undone = BTreeSet::new();
         entries.iter().rev().filter_map(move |entry| {
+            let is_own = is_own(&entry.id);
             match self.read(entry) {
                 // An undo that was undone has no effect any more.
                 Ok(commit) if undone.contains(&commit.id) => None,
@@ -120,7 +123,7 @@ impl HistoryDirs {
                     undone.insert(id);
                     None
                 }
-                read => Some(read),
+                read => is_own.then_some(read),
             }
         })
     }

@@ -62,7 +62,7 @@ pub use content::Preview;
 pub use disk::Listed;
 pub use error::{CommitError, HistoryError, Refused, is_full};
 pub use fingerprint::{Fingerprint, FingerprintError};
-pub use history::History;
+pub use history::{History, ListedCommit};
 pub use native_view::{NativeView, Protected, ViewKind, ViewOptions};
 pub use overlay::{ExecutedFile, Opening, Overlay, Savepoint};
 pub use own::{NOT_MADE_HERE, Own, OwnState, SET_ASIDE, Secret};

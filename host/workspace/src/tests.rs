@@ -534,6 +534,47 @@ fn a_commit_that_cannot_be_undone_does_not_block_those_before_it() {
 }
 
 #[test]
+fn a_part_of_the_history_lists_and_undoes_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let workspace = open(root);
+    let commit = |path: &str| {
+        let (transaction, _) = begin(&workspace);
+        write(transaction.overlay(), path, "x");
+        transaction.commit(Purpose::default()).unwrap().unwrap().id
+    };
+    let (ours, theirs) = (commit("ours"), commit("theirs"));
+    let part = || History::new(Arc::clone(&workspace)).only([ours.clone()]);
+    let (page, count) = part().page(0, 10).unwrap();
+    assert_eq!((page.len(), count), (1, 1));
+    assert_eq!((&page[0].commit.id, page[0].is_undone), (&ours, false));
+    for id in [&*theirs, "none", "../../x", "\0"] {
+        let undone = part().undo(begin(&workspace).0, Some(id));
+        assert!(matches!(undone, Err(HistoryError::Unknown(_))), "{id}: {undone:?}");
+        assert!(matches!(part().diff(id), Err(HistoryError::Unknown(_))), "{id}");
+    }
+    assert_eq!(part().undo(begin(&workspace).0, None).unwrap().0.id, ours);
+    assert!(!root.join("ours").exists() && root.join("theirs").exists());
+    assert!(part().page(0, 10).unwrap().0[0].is_undone);
+    assert!(matches!(part().undo(begin(&workspace).0, None), Err(HistoryError::Unknown(_))));
+    assert_eq!(part().page(1, 10).unwrap(), (Vec::new(), 1));
+
+    // An undo is a commit of its own.
+    let (transaction, _) = begin(&workspace);
+    write(transaction.overlay(), "other", "x");
+    let history = History::new(Arc::clone(&workspace));
+    assert!(matches!(history.undo(transaction, None), Err(HistoryError::NotAlone)));
+    // A savepoint restores that nothing is undone.
+    let (transaction, _) = begin(&workspace);
+    let savepoint = transaction.savepoint();
+    history.stage_undo(transaction.overlay(), Some(&theirs), |_| Ok(())).unwrap();
+    transaction.roll_back(savepoint);
+    write(transaction.overlay(), "other", "x");
+    assert_eq!(transaction.commit(Purpose::default()).unwrap().unwrap().undoes, None);
+    assert!(root.join("theirs").exists());
+}
+
+#[test]
 fn a_refactoring_of_two_thousand_files_is_one_commit() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();

@@ -19,7 +19,6 @@
 //! 4. The staged files tell whether a change was made, so recovery can be interrupted as well. It
 //! reverts nothing, and a commit file that it can't read stops it: see [`crate::store`].
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -122,17 +121,12 @@ impl From<&BeginError> for RefusalCode {
 pub struct Purpose {
     /// The calls whose changes it contains.
     pub calls: Vec<String>,
-    /// The commit that it undoes.
-    pub(crate) undoes: Option<CommitId>,
-    /// The modification times to set on directories, in nanoseconds since the epoch; others get the
-    /// current time.
-    pub(crate) directories: BTreeMap<String, i64>,
 }
 
 impl Purpose {
     /// The purpose of a commit that contains the changes of calls.
     pub fn of(calls: Vec<String>) -> Self {
-        Self { calls, ..Self::default() }
+        Self { calls }
     }
 }
 
@@ -274,12 +268,13 @@ impl Transaction {
         }
         let stage = self.overlay.stage().map_err(own)?;
         sync_staged(self.overlay.disk(), stage, &mut changes)?;
+        let undo = self.overlay.undo();
         for directory in &mut directories {
-            directory.after =
-                purpose.directories.get(&directory.path).copied().unwrap_or(directory.after);
+            let restored = undo.as_ref().and_then(|undo| undo.directories.get(&directory.path));
+            directory.after = restored.copied().unwrap_or(directory.after);
         }
-        let Purpose { calls, undoes, .. } = purpose;
-        let mut commit = Commit::new(self.id.clone(), calls, undoes, changes, directories);
+        let undoes = undo.map(|undo| undo.commit);
+        let mut commit = Commit::new(self.id.clone(), purpose.calls, undoes, changes, directories);
         self.store.number(&self.workspace, &mut commit).map_err(own)?;
         let encoded = commit_file::encode(&commit, self.store.key())?;
         let is_durable = commit.changes.len() > 1;

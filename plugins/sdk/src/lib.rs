@@ -63,6 +63,13 @@ pub mod bindings {
     });
 }
 
+/// The commits of the session that calls.
+pub mod history {
+    pub use crate::bindings::cofferdam::host::history::{
+        Change, Commit, Error, Kind, Page, Part, commits, diff, undo,
+    };
+}
+
 /// Log messages for the operator of the host.
 pub mod log {
     pub use crate::bindings::cofferdam::host::log::{Level, emit};

@@ -83,8 +83,18 @@ pub fn with_grant(
     }
     // A field that is not written could not be revoked. `any_origin` is requested by a manifest and
     // is never granted.
-    let Capabilities { files, scan, process, backends, cache, agents, http, any_origin: _ } =
-        granted;
+    let Capabilities {
+        files,
+        scan,
+        process,
+        backends,
+        cache,
+        history,
+        git_commit,
+        agents,
+        http,
+        any_origin: _,
+    } = granted;
     set(entry, "files", (*files > Files::None).then(|| files.to_string().into()));
     set(entry, "scan", scan.then(|| true.into()));
     set_names(entry, "process", process.clone());
@@ -93,6 +103,8 @@ pub fn with_grant(
     }
     set_names(entry, "backends", backends.iter().map(ToString::to_string).collect());
     set(entry, "cache", cache.then(|| true.into()));
+    set(entry, "history", history.then(|| true.into()));
+    set(entry, "git-commit", git_commit.then(|| true.into()));
     set_names(entry, "agents", agents.clone());
     set_names(entry, "http", http.iter().map(ToString::to_string).collect());
     if is_last {
@@ -346,7 +358,7 @@ mod tests {
     /// added here.
     const FULL: &str = "[limits]\ncall-ms = 100\n\n# of a\n[grants.a]\nfiles = 'write'\nscan = true\n\
         process = ['git', 'ruff']\nenvironment = ['TOKEN']\nbackends = ['linter']\ncache = true\n\
-        agents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
+        history = true\ngit-commit = true\nagents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
         headers = { Authorization = '${TOKEN}' }\naddress = '127.0.0.1:1'\ntimeout-ms = 5\n\n\
         [grants.b]\nenvironment = ['MINE']\n";
 
@@ -360,9 +372,26 @@ mod tests {
     #[test]
     fn revoked_fields_of_an_entry_are_removed() {
         let full = entry(FULL).unwrap();
-        let GrantSettings { files, scan, process, environment, backends, cache, agents, http } =
-            &full;
-        assert!(*files > Files::None && *scan && *cache && !process.is_empty());
+        let GrantSettings {
+            files,
+            scan,
+            process,
+            environment,
+            backends,
+            cache,
+            history,
+            git_commit,
+            agents,
+            http,
+        } = &full;
+        assert!(
+            *files > Files::None
+                && *scan
+                && *cache
+                && *history
+                && *git_commit
+                && !process.is_empty()
+        );
         assert!(!environment.is_empty() && !backends.is_empty() && !agents.is_empty());
         assert!(!http[0].headers.is_empty());
         let none = Capabilities::NONE;
@@ -407,6 +436,8 @@ mod tests {
                     environment: BTreeSet::new(),
                     backends: granted.backends.clone(),
                     cache: granted.cache,
+                    history: granted.history,
+                    git_commit: granted.git_commit,
                     agents: granted.agents.clone(),
                     http: granted.http.iter().cloned().map(OriginSettings::new).collect(),
                 };

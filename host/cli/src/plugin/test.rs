@@ -144,9 +144,27 @@ fn manifest(
     let is_granted = settings.iter().any(|layer| layer.grants.contains_key(&manifest.name));
     if !is_granted {
         // No option grants agents, which run without a sandbox, or all origins.
-        let Capabilities { files, scan, process, backends, cache, agents: _, http, any_origin: _ } =
-            manifest.requests.clone();
-        let mut grant = GrantSettings { files, scan, backends, cache, ..GrantSettings::default() };
+        let Capabilities {
+            files,
+            scan,
+            process,
+            backends,
+            cache,
+            history,
+            git_commit,
+            agents: _,
+            http,
+            any_origin: _,
+        } = manifest.requests.clone();
+        let mut grant = GrantSettings {
+            files,
+            scan,
+            backends,
+            cache,
+            history,
+            git_commit,
+            ..GrantSettings::default()
+        };
         if grant_requests {
             grant.process = process;
             grant.http = http.into_iter().map(OriginSettings::new).collect();

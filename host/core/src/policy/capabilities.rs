@@ -87,6 +87,14 @@ pub struct Capabilities {
     /// Whether data may be kept between calls through `cofferdam:host/cache`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cache: bool,
+    /// Whether the commits of the calling session may be listed, shown and undone through
+    /// `cofferdam:host/history`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub history: bool,
+    /// Whether commits to the git repository of the workspace may be made through
+    /// `cofferdam:host/git-commit`.
+    #[serde(default, rename = "git-commit", skip_serializing_if = "std::ops::Not::not")]
+    pub git_commit: bool,
     /// Agents that may be given tasks through `cofferdam:host/agents`, by their names in the
     /// settings; `*` for all of them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -108,6 +116,8 @@ impl Capabilities {
         process: BTreeSet::new(),
         backends: BTreeSet::new(),
         cache: false,
+        history: false,
+        git_commit: false,
         agents: BTreeSet::new(),
         http: BTreeSet::new(),
         any_origin: false,
@@ -123,6 +133,8 @@ impl Capabilities {
             process: &self.process & &other.process,
             backends: &self.backends & &other.backends,
             cache: self.cache && other.cache,
+            history: self.history && other.history,
+            git_commit: self.git_commit && other.git_commit,
             agents: match (self.every_agent(), other.every_agent()) {
                 (true, _) => other.agents.clone(),
                 (_, true) => self.agents.clone(),
@@ -142,11 +154,21 @@ impl Capabilities {
     /// and no network.
     #[must_use]
     pub(super) fn unasked(&self) -> Self {
-        let Self { files, scan, process, backends, cache, agents: _, http: _, any_origin: _ } =
-            self.clone();
+        let Self {
+            files,
+            scan,
+            process,
+            backends,
+            cache,
+            history,
+            git_commit: _,
+            agents: _,
+            http: _,
+            any_origin: _,
+        } = self.clone();
         let is_shell = |program: &String| SHELLS.contains(&program.as_str());
         let process = process.into_iter().filter(|program| !is_shell(program)).collect();
-        Self { files, scan, process, backends, cache, ..Self::NONE }
+        Self { files, scan, process, backends, cache, history, ..Self::NONE }
     }
 
     /// Whether a call may wait for programs: its own, those of backends, or agents.

@@ -20,6 +20,10 @@ pub enum Capability {
     Backends(BackendKind),
     /// Written as the word `cache`.
     Cache,
+    /// Written as the word `history`.
+    History,
+    /// Written as the word `git-commit`.
+    GitCommit,
     /// Written as `agents=code-implementer`; `agents=*` for every agent of the settings.
     Agent(String),
     /// Written as `http=https://example.org` and the like.
@@ -35,8 +39,8 @@ pub enum CapabilityError {
     /// It has none of the known forms.
     #[error(
         "'{0}' is no capability; there are files=read, files=write, scan, process=PROGRAM, \
-         backends=linter, backends=test-runner, backends=builder, cache, agents=NAME and \
-         http=https://HOST"
+         backends=linter, backends=test-runner, backends=builder, cache, history, git-commit, \
+         agents=NAME and http=https://HOST"
     )]
     Unknown(String),
     /// Its origin is invalid.
@@ -52,6 +56,8 @@ impl fmt::Display for Capability {
             Self::Process(program) => write!(f, "process={program}"),
             Self::Backends(kind) => write!(f, "backends={kind}"),
             Self::Cache => f.write_str("cache"),
+            Self::History => f.write_str("history"),
+            Self::GitCommit => f.write_str("git-commit"),
             Self::Agent(name) => write!(f, "agents={name}"),
             Self::Http(origin) => write!(f, "http={origin}"),
             Self::AnyOrigin => f.write_str("http=*"),
@@ -67,6 +73,8 @@ impl FromStr for Capability {
         match text {
             "scan" => return Ok(Self::Scan),
             "cache" => return Ok(Self::Cache),
+            "history" => return Ok(Self::History),
+            "git-commit" => return Ok(Self::GitCommit),
             _ => {}
         }
         match text.split_once('=').ok_or_else(unknown)? {
@@ -94,6 +102,8 @@ impl Capability {
             Self::Process(_) => "process",
             Self::Backends(_) => "backends",
             Self::Cache => "cache",
+            Self::History => "history",
+            Self::GitCommit => "git-commit",
             Self::Agent(_) => "agents",
             Self::Http(_) | Self::AnyOrigin => "http",
         }
@@ -126,6 +136,12 @@ impl Capability {
                 "using the builders, which execute what the workspace holds".to_owned()
             }
             Self::Cache => "keeping something from call to call".to_owned(),
+            Self::History => {
+                "listing, showing and undoing the commits of the session that calls it".to_owned()
+            }
+            Self::GitCommit => {
+                "committing to the git repository of the workspace, without its hooks".to_owned()
+            }
             Self::Agent(name) if name == EVERY_AGENT => {
                 "giving tasks to every agent of your settings, none of which is sandboxed: each \
                  can be granted by name, as agents=NAME"
@@ -149,7 +165,18 @@ impl Capability {
 impl Capabilities {
     /// The capabilities of the set, one by one.
     pub fn each(&self) -> impl Iterator<Item = Capability> + '_ {
-        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
+        let Self {
+            files,
+            scan,
+            process,
+            backends,
+            cache,
+            history,
+            git_commit,
+            agents,
+            http,
+            any_origin,
+        } = self;
         (*files > Files::None)
             .then_some(Capability::Files(*files))
             .into_iter()
@@ -157,6 +184,8 @@ impl Capabilities {
             .chain(process.iter().cloned().map(Capability::Process))
             .chain(backends.iter().copied().map(Capability::Backends))
             .chain(cache.then_some(Capability::Cache))
+            .chain(history.then_some(Capability::History))
+            .chain(git_commit.then_some(Capability::GitCommit))
             .chain(agents.iter().cloned().map(Capability::Agent))
             .chain(http.iter().cloned().map(Capability::Http))
             .chain(any_origin.then_some(Capability::AnyOrigin))
@@ -164,13 +193,26 @@ impl Capabilities {
 
     /// Whether the set includes a capability, or more of its kind.
     pub fn holds(&self, capability: &Capability) -> bool {
-        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
+        let Self {
+            files,
+            scan,
+            process,
+            backends,
+            cache,
+            history,
+            git_commit,
+            agents,
+            http,
+            any_origin,
+        } = self;
         match capability {
             Capability::Files(wanted) => files >= wanted,
             Capability::Scan => *scan,
             Capability::Process(program) => process.contains(program),
             Capability::Backends(kind) => backends.contains(kind),
             Capability::Cache => *cache,
+            Capability::History => *history,
+            Capability::GitCommit => *git_commit,
             Capability::Agent(name) => agents.contains(EVERY_AGENT) || agents.contains(name),
             Capability::Http(origin) => *any_origin || http.contains(origin),
             Capability::AnyOrigin => *any_origin,
@@ -192,7 +234,18 @@ impl Capabilities {
     /// Removes a capability. Without write access, read access remains; without read access, none.
     /// A single agent can't be removed from a set of all agents, which still includes it.
     pub fn remove(&mut self, capability: &Capability) {
-        let Self { files, scan, process, backends, cache, agents, http, any_origin } = self;
+        let Self {
+            files,
+            scan,
+            process,
+            backends,
+            cache,
+            history,
+            git_commit,
+            agents,
+            http,
+            any_origin,
+        } = self;
         match capability {
             Capability::Files(Files::Write) => *files = (*files).min(Files::Read),
             Capability::Files(_) => *files = Files::None,
@@ -204,6 +257,8 @@ impl Capabilities {
                 backends.remove(kind);
             }
             Capability::Cache => *cache = false,
+            Capability::History => *history = false,
+            Capability::GitCommit => *git_commit = false,
             Capability::Agent(name) => {
                 agents.remove(name);
             }
@@ -218,7 +273,18 @@ impl Capabilities {
 impl FromIterator<Capability> for Capabilities {
     fn from_iter<I: IntoIterator<Item = Capability>>(capabilities: I) -> Self {
         let mut set = Self::NONE;
-        let Self { files, scan, process, backends, cache, agents, http, any_origin } = &mut set;
+        let Self {
+            files,
+            scan,
+            process,
+            backends,
+            cache,
+            history,
+            git_commit,
+            agents,
+            http,
+            any_origin,
+        } = &mut set;
         for capability in capabilities {
             match capability {
                 Capability::Files(more) => *files = more.max(*files),
@@ -230,6 +296,8 @@ impl FromIterator<Capability> for Capabilities {
                     backends.insert(kind);
                 }
                 Capability::Cache => *cache = true,
+                Capability::History => *history = true,
+                Capability::GitCommit => *git_commit = true,
                 Capability::Agent(name) => {
                     agents.insert(name);
                 }
@@ -263,6 +331,8 @@ mod tests {
             "backends=test-runner",
             "backends=builder",
             "cache",
+            "history",
+            "git-commit",
             "agents=code-implementer",
             "agents=qa",
             "http=https://a.example",
@@ -281,7 +351,7 @@ mod tests {
             ("scan=true", "no capability"),
             ("process=", "no capability"),
             ("backends=linters", "no capability"),
-            ("cache=true", "cache, agents=NAME and http=https://HOST"),
+            ("cache=true", "git-commit, agents=NAME and http=https://HOST"),
             ("agents", "no capability"),
             ("agents=", "no capability"),
             ("agents=a b", "no capability"),
@@ -332,6 +402,8 @@ mod tests {
             process: ["git".to_owned()].into(),
             backends: [BackendKind::Linter].into(),
             cache: true,
+            history: true,
+            git_commit: true,
             agents: ["*".to_owned(), "qa".to_owned()].into(),
             http: "https://a.example".parse().into_iter().collect(),
             any_origin: true,

@@ -147,7 +147,13 @@ fn lines(plugin: &str, granted: &Capabilities) -> String {
     if granted.files > Files::None {
         lines.push(access(granted.files));
     }
-    for (key, is_granted) in [("scan", granted.scan), ("cache", granted.cache)] {
+    let switches = [
+        ("scan", granted.scan),
+        ("cache", granted.cache),
+        ("history", granted.history),
+        ("git-commit", granted.git_commit),
+    ];
+    for (key, is_granted) in switches {
         if is_granted {
             lines.push(format!("{key} = true"));
         }

@@ -138,6 +138,11 @@ pub struct GrantSettings {
     pub backends: BTreeSet<BackendKind>,
     /// Whether it may keep data between calls.
     pub cache: bool,
+    /// Whether it may list, show and undo the commits of the session that calls it.
+    pub history: bool,
+    /// Whether it may commit to the git repository of the workspace.
+    #[serde(rename = "git-commit")]
+    pub git_commit: bool,
     /// Agents of these settings that it may give tasks to, by name; `"*"` for all of them. An agent
     /// is not sandboxed, so a caller of the plugin can do everything that the agent can be told to do.
     pub agents: BTreeSet<String>,
@@ -148,13 +153,26 @@ pub struct GrantSettings {
 impl GrantSettings {
     /// The capabilities of the grant, without the host's settings for them.
     pub fn capabilities(&self) -> Capabilities {
-        let Self { files, scan, process, environment: _, backends, cache, agents, http } = self;
+        let Self {
+            files,
+            scan,
+            process,
+            environment: _,
+            backends,
+            cache,
+            history,
+            git_commit,
+            agents,
+            http,
+        } = self;
         Capabilities {
             files: *files,
             scan: *scan,
             process: process.clone(),
             backends: backends.clone(),
             cache: *cache,
+            history: *history,
+            git_commit: *git_commit,
             agents: agents.clone(),
             http: http.iter().map(|granted| granted.origin.clone()).collect(),
             any_origin: false,

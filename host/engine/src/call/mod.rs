@@ -4,9 +4,11 @@
 mod control;
 mod observer;
 mod permissions;
+mod session;
 mod usage;
 
 pub use control::{Control, Stop};
 pub use observer::{Observer, Quiet};
 pub use permissions::{Grants, Permissions, PluginGrant};
+pub use session::{Session, SessionCommit};
 pub use usage::{CallUsage, Usage, Used};

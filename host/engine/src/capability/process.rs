@@ -35,6 +35,9 @@ const GIT: &str = "git";
 /// which is in memory on many systems.
 const SCRATCH_DIRECTORY: &str = "/var/tmp";
 
+/// How many files a call can name that programs leave in any case.
+const MAX_KEEP_FILES: usize = 100;
+
 /// How often the observer is told that a program is still running.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -45,6 +48,10 @@ impl Host for CallState {
 
     fn find_repository(&mut self) -> Result<std::result::Result<Repository, Error>> {
         Ok(self.repository())
+    }
+
+    fn keep_files(&mut self, files: Vec<String>) -> Result<std::result::Result<(), Error>> {
+        Ok(self.set_keep_files(&files))
     }
 
     fn cache_directory(&mut self) -> Result<String> {
@@ -91,10 +98,37 @@ impl CallState {
                 cache.count_again();
             }
         }
-        if command.changes == Changes::Keep && matches!(report.end, sandbox::End::Exited(_)) {
-            self.keep(view, &tree)?;
+        if let sandbox::End::Exited(code) = report.end {
+            let named = self.keep_files.as_deref();
+            match command.changes {
+                Changes::Keep if code == 0 || named.is_none() => self.keep(view, &tree, None)?,
+                Changes::Keep | Changes::Discard if named.is_some() => {
+                    self.keep(view, &tree, named)?;
+                }
+                Changes::Keep | Changes::Discard | Changes::None => {}
+            }
         }
         Ok(output(report, workspace_shown))
+    }
+
+    fn set_keep_files(&mut self, files: &[String]) -> std::result::Result<(), Error> {
+        if self.context.permissions.capabilities.files != Files::Write {
+            let why = "the call may only read, so nothing that a program changes can be kept";
+            return Err(Error::Denied(why.to_owned()));
+        }
+        if files.len() > MAX_KEEP_FILES {
+            return Err(Error::Invalid(format!("at most {MAX_KEEP_FILES} files can be named")));
+        }
+        let place = |file: &String| match workspace::path::by_names("", file) {
+            Ok(Some(place)) if !place.is_empty() => Ok(place.to_string()),
+            _ => Err(Error::Invalid(format!(
+                "'{}' is no file or directory below the workspace; name it relative to that",
+                cofferdam_text::shorten(file, 400)
+            ))),
+        };
+        let places = files.iter().map(place).collect::<std::result::Result<Vec<_>, _>>()?;
+        self.keep_files = (!places.is_empty()).then_some(places);
+        Ok(())
     }
 
     fn repository(&self) -> std::result::Result<Repository, Error> {
@@ -197,9 +231,14 @@ impl CallState {
     }
 
     /// Stages the changes of a program in the call's transaction.
-    fn keep(&self, view: NativeView, tree: &Overlay) -> std::result::Result<(), Error> {
+    fn keep(
+        &self,
+        view: NativeView,
+        tree: &Overlay,
+        only: Option<&[String]>,
+    ) -> std::result::Result<(), Error> {
         let files = &self.files;
-        let kept = view.keep(tree, files.quota(), &|place| files.allow_change(place));
+        let kept = view.keep(tree, files.quota(), &|place| files.allow_change(place), only);
         kept.map_err(|error| {
             self.note_full(&error);
             Error::Changes(error.to_string())

@@ -21,6 +21,8 @@ pub struct CallState {
     pub(crate) files: FileState,
     pub(crate) http: HttpState,
     pub(crate) messages: Messages,
+    /// What programs leave although they fail; `None`: nothing was named.
+    pub(crate) keep_files: Option<Vec<String>>,
     /// How many scanners are open.
     pub(crate) scanners: usize,
     pub(crate) context: Arc<CallContext>,
@@ -45,6 +47,7 @@ impl CallState {
             ),
             http: HttpState::new(context, &messages),
             messages,
+            keep_files: None,
             scanners: 0,
             meter: Meter::new(limits),
             context: Arc::clone(context),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Host;
-use crate::call::{Control, Permissions};
+use crate::call::{Control, Permissions, Session};
 use crate::capability::{Backends, CallContext};
 use crate::runtime::{BackendEntry, BackendError, linting};
 use cofferdam_core::policy::{BackendKind, Capabilities, Files, Scope};
@@ -54,6 +54,7 @@ impl Host {
             limits,
             usage: Arc::default(),
             observer: Arc::clone(&self.shared.observer),
+            session: Session::default(),
             services: Arc::clone(&self.services),
         }
     }

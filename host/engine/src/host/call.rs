@@ -79,6 +79,9 @@ impl Host {
         if is_shared && granted.asks_agents() {
             return Err(dispatch::not_in_transaction());
         }
+        if run.options.atomic && granted.may_undo() {
+            return Err(dispatch::undo_not_in_transaction());
+        }
         self.shared.repeats.count(granted.call())?;
         Ok(granted)
     }
@@ -116,6 +119,7 @@ impl Host {
         let options = active.run.options;
         let mut cancelled = std::pin::pin!(cancelled(options.cancel.clone()));
         let asks_agents = call.asks_agents();
+        let tool = Arc::clone(call.call().tool());
         if !call.may_write() {
             let tree = self.services.workspace.plain();
             let run = async { self.execute_call(active, call, tree, cancelled).await.into() };
@@ -147,6 +151,9 @@ impl Host {
             return Err(dispatch::cancelled());
         }
         let commit = self.commit(transaction, vec![active.id.clone()]).await?;
+        if let Some(commit) = &commit {
+            options.session.add(commit, vec![tool.qualified_name().parts().1.to_owned()]);
+        }
         Ok(Performed { outcome: Outcome::Executed(output), commit, executed, asked })
     }
 

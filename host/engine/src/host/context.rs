@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::approver::Approver;
-use crate::call::{CallUsage, Observer};
+use crate::call::{CallUsage, Observer, Session};
 use crate::telemetry::Origin;
 use cofferdam_core::policy::{LimitSettings, Role, Scope};
 use cofferdam_workspace::fair_queue::Client;
@@ -35,6 +35,8 @@ pub struct RunOptions {
     pub approver: Option<Arc<dyn Approver>>,
     /// The client of the calls: clients take turns.
     pub client: Client,
+    /// The session of the calls: its commits can be listed and undone by them.
+    pub session: Session,
     /// The origin of the calls, for telemetry.
     pub origin: Origin,
 }

@@ -85,6 +85,7 @@ impl Host {
             limits,
             usage: Arc::clone(&active.usage),
             observer: Arc::clone(options.observer.as_ref().unwrap_or(&self.shared.observer)),
+            session: options.session.clone(),
             services: Arc::clone(&self.services),
         };
         CallRequest {

@@ -218,7 +218,11 @@ impl Host {
             return diff.map_err(|error| discard(ended, &dispatch::not_committed(&error))).ok();
         }
         // An error is in the results of the calls.
-        let _ = self.commit_staged(transaction, ended).await;
+        if let Ok(Some(commit)) = self.commit_staged(transaction, ended).await {
+            let staged = ended.iter().filter(|ended| ended.is_staged);
+            let names = staged.map(|ended| ended.tool.qualified_name().parts().1.to_owned());
+            options.session.add(&commit, names.collect());
+        }
         None
     }
 

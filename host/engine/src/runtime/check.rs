@@ -145,6 +145,8 @@ fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Findin
         "cofferdam:host/files@",
         "cofferdam:host/scan@",
         "cofferdam:host/process@",
+        "cofferdam:host/history@",
+        "cofferdam:host/git-commit@",
         "cofferdam:backend/linters@",
         "cofferdam:backend/test-runners@",
         "cofferdam:backend/builders@",
@@ -154,6 +156,12 @@ fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Findin
     }
     if requests.scan && !uses(Needs::Scan) {
         unused.push(("/requests/scan".to_owned(), "scan".to_owned()));
+    }
+    if requests.history && !uses(Needs::History) {
+        unused.push(("/requests/history".to_owned(), "history".to_owned()));
+    }
+    if requests.git_commit && !uses(Needs::GitCommit) {
+        unused.push(("/requests/git-commit".to_owned(), "git-commit".to_owned()));
     }
     if !requests.process.is_empty() && !uses(Needs::Programs) {
         unused.push(("/requests/process".to_owned(), "process".to_owned()));

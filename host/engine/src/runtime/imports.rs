@@ -20,6 +20,8 @@ const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("cofferdam:host/process@0.1.0", Needs::Programs),
     ("cofferdam:host/agents@0.1.0", Needs::Nothing),
     ("cofferdam:host/cache@0.1.0", Needs::Nothing),
+    ("cofferdam:host/history@0.1.0", Needs::History),
+    ("cofferdam:host/git-commit@0.1.0", Needs::GitCommit),
     ("cofferdam:backend/types@0.1.0", Needs::Nothing),
     ("cofferdam:backend/linting@0.1.0", Needs::Nothing),
     ("cofferdam:backend/testing@0.1.0", Needs::Nothing),
@@ -38,6 +40,8 @@ pub(super) enum Needs {
     Scan,
     Programs,
     Backends(BackendKind),
+    History,
+    GitCommit,
     Http,
 }
 
@@ -56,6 +60,8 @@ impl Needs {
             Self::Backends(kind) => {
                 (granted.backends.contains(&kind), format!("backends = [\"{kind}\"]"))
             }
+            Self::History => (granted.history, "history = true".to_owned()),
+            Self::GitCommit => (granted.git_commit, "git-commit = true".to_owned()),
             Self::Http => (!granted.http.is_empty(), "http = [\"https://HOST\", ...]".to_owned()),
         };
         if met { Ok(()) } else { Err(grant) }
@@ -160,6 +166,12 @@ mod tests {
             ("cofferdam:host/process@0.1.0", granted(Files::Write, true), Some("process = [")),
             ("cofferdam:host/agents@0.1.0", Capabilities::NONE, None),
             ("cofferdam:host/cache@0.1.0", Capabilities::NONE, None),
+            ("cofferdam:host/history@0.1.0", granted(Files::Write, true), Some("history = true")),
+            (
+                "cofferdam:host/history@0.1.0",
+                Capabilities { history: true, ..Capabilities::NONE },
+                None,
+            ),
             ("cofferdam:backend/linters@0.1.0", programs.clone(), None),
             ("cofferdam:backend/builders@0.1.0", programs, Some("backends = [\"builder\"]")),
             ("cofferdam:host/files@0.1.0", Capabilities::NONE, None),

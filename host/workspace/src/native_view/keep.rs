@@ -39,8 +39,44 @@ impl Keep<'_> {
     /// Adds all changes of the run.
     pub(super) fn all(&self) -> io::Result<()> {
         rustix::fs::fchmod(self.root, Mode::RWXU)?;
+        self.directories(vec![String::new()])
+    }
+
+    /// Adds the changes of the run in some files and directories. What does not exist after the run
+    /// is left as it was.
+    pub(super) fn only(&self, places: &[String]) -> io::Result<()> {
+        rustix::fs::fchmod(self.root, Mode::RWXU)?;
+        places.iter().try_for_each(|place| self.named(place).map_err(|error| about(place, error)))
+    }
+
+    fn named(&self, place: &str) -> io::Result<()> {
+        let mut above = String::new();
+        let mut names = place.split('/').peekable();
+        while let Some(name) = names.next() {
+            let directory = match disk::open(self.root, &above, OFlags::RDONLY | OFlags::DIRECTORY)
+            {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                directory => directory?,
+            };
+            let below = join(&above, name);
+            let is_directory = match self.entry(&directory, name, &below) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                entry => entry?,
+            };
+            if !is_directory {
+                return Ok(());
+            }
+            if names.peek().is_none() {
+                return self.directories(vec![below]);
+            }
+            above = below;
+        }
+        Ok(())
+    }
+
+    /// Adds the changes in directories, and in those below.
+    fn directories(&self, mut waiting: Vec<String>) -> io::Result<()> {
         // No recursion, and no directory stays open: a program can nest them very deeply.
-        let mut waiting = vec![String::new()];
         while let Some(place) = waiting.pop() {
             self.directory(&place, &mut waiting).map_err(|error| about(&place, error))?;
         }

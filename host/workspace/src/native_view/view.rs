@@ -144,9 +144,10 @@ impl NativeView {
         Some((directory, bytes, shown.len() as u64))
     }
 
-    /// Adds the program's changes to `tree`, of which the view was created. `allow` is called for
-    /// each place that was created, changed or removed, and for the target of each new link. The
-    /// program and all its child processes must have exited.
+    /// Adds the program's changes to `tree`, of which the view was created: those of the files and
+    /// directories in `only`, or all. `allow` is called for each place that was created, changed or
+    /// removed, and for the target of each new link. The program and all its child processes must
+    /// have exited.
     ///
     /// # Errors
     /// A change that is not allowed, can't be part of a transaction, conflicts with one by another
@@ -156,6 +157,7 @@ impl NativeView {
         tree: &Overlay,
         quota: &Quota,
         allow: &dyn Fn(&str) -> io::Result<()>,
+        only: Option<&[String]>,
     ) -> io::Result<()> {
         let Some(ViewFiles { root, shown, since, _run }) = &self.files else { return Ok(()) };
         if since.is_none() {
@@ -163,7 +165,11 @@ impl NativeView {
         }
         let savepoint = tree.savepoint();
         tree.set_others_since(*since);
-        let kept = keep::Keep { tree, quota, allow, root, shown }.all();
+        let keep = keep::Keep { tree, quota, allow, root, shown };
+        let kept = match only {
+            Some(places) => keep.only(places),
+            None => keep.all(),
+        };
         tree.set_others_since(None);
         if kept.is_err() {
             tree.roll_back(savepoint);

@@ -28,7 +28,7 @@ mod tree;
 
 pub use guard::ExecutedFile;
 pub use staging::Opening;
-pub(crate) use state::Entry;
 pub use state::Savepoint;
+pub(crate) use state::{Entry, Undo};
 pub use tree::Overlay;
 pub(crate) use tree::Staging;

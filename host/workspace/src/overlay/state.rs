@@ -6,6 +6,7 @@ use std::io;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
+use crate::commit::CommitId;
 use crate::file_fingerprint::FileFingerprint;
 
 /// A change of a transaction at a place.
@@ -40,6 +41,16 @@ pub(super) struct OverlayState {
     /// The symbolic links that the transaction followed and that may give a name by which other
     /// programs execute a file.
     pub(super) followed: BTreeSet<String>,
+    pub(super) undo: Option<Undo>,
+}
+
+/// The commit that the staged changes undo.
+#[derive(Debug, Clone)]
+pub(crate) struct Undo {
+    pub(crate) commit: CommitId,
+    /// The modification times to set on directories, in nanoseconds since the epoch; others get the
+    /// current time.
+    pub(crate) directories: BTreeMap<String, i64>,
 }
 
 /// A state of a transaction to which it can be rolled back.
@@ -47,6 +58,7 @@ pub struct Savepoint {
     pub(super) entries: BTreeMap<String, Entry>,
     pub(super) next: u32,
     pub(super) kept: u32,
+    pub(super) undo: Option<Undo>,
 }
 
 impl OverlayState {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 
 use super::repositories::Repositories;
-use super::state::{Entry, Location, OverlayState, Savepoint};
+use super::state::{Entry, Location, OverlayState, Savepoint, Undo};
 use crate::disk::{self, Listed, Spot};
 use crate::error::Refused;
 use crate::file_fingerprint::FileFingerprint;
@@ -356,8 +356,12 @@ impl Overlay {
 
     pub(crate) fn savepoint(&self) -> Savepoint {
         let mut state = self.state();
-        let savepoint =
-            Savepoint { entries: state.entries.clone(), next: state.next, kept: state.kept };
+        let savepoint = Savepoint {
+            entries: state.entries.clone(),
+            next: state.next,
+            kept: state.kept,
+            undo: state.undo.clone(),
+        };
         state.kept = state.next;
         savepoint
     }
@@ -368,7 +372,18 @@ impl Overlay {
         let mut state = self.state();
         self.is_changed.store(!savepoint.entries.is_empty(), Ordering::Release);
         state.entries = savepoint.entries;
+        state.undo = savepoint.undo;
         state.kept = savepoint.kept.max(savepoint.next);
+    }
+
+    /// Notes that the staged changes undo a commit.
+    pub(crate) fn set_undo(&self, undo: Undo) {
+        self.state().undo = Some(undo);
+    }
+
+    /// Returns the commit that the staged changes undo.
+    pub(crate) fn undo(&self) -> Option<Undo> {
+        self.state().undo.clone()
     }
 
     /// Returns the number of staged inodes, including those that were removed again.

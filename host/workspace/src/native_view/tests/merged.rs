@@ -218,7 +218,7 @@ fn each_changed_place_is_asked_for() {
             asked.borrow_mut().insert(place.to_owned());
             Ok(())
         };
-        view.keep(transaction.overlay(), &Quota::unlimited(), &allow).unwrap();
+        view.keep(transaction.overlay(), &Quota::unlimited(), &allow, None).unwrap();
         let mut wanted: Vec<&str> = wanted.to_vec();
         // The directory is the same, with different contents.
         wanted.retain(|place| *place != "bin");
@@ -250,12 +250,12 @@ fn a_repository_is_led_to_and_never_taken_in() {
     fs::remove_file(copy.join("nested/.git")).unwrap();
     fs::create_dir_all(copy.join(OWN).join("history")).unwrap();
     let nothing = |place: &str| Err(Refused::denied(place.to_owned()));
-    view.keep(transaction.overlay(), &Quota::unlimited(), &nothing).unwrap();
+    view.keep(transaction.overlay(), &Quota::unlimited(), &nothing, None).unwrap();
     assert!(!transaction.overlay().is_changed());
     // A new one is an ordinary change, which is not allowed.
     let view = scene.show(transaction.overlay(), Way::Copy);
     fs::create_dir_all(Scene::raw(&view).join("src/.git/hooks")).unwrap();
-    let error = view.keep(transaction.overlay(), &Quota::unlimited(), &nothing).unwrap_err();
+    let error = view.keep(transaction.overlay(), &Quota::unlimited(), &nothing, None).unwrap_err();
     assert_eq!(error.to_string(), "src/.git");
 }
 

@@ -248,7 +248,7 @@ enum Way {
 const WAYS: [Way; 2] = [Way::Mount, Way::Copy];
 
 fn keep(view: NativeView, tree: &Overlay) -> io::Result<()> {
-    view.keep(tree, &Quota::unlimited(), &|_| Ok(()))
+    view.keep(tree, &Quota::unlimited(), &|_| Ok(()), None)
 }
 
 /// Changes of all kinds to the files that `populate` creates.

@@ -106,7 +106,7 @@ fn what_can_not_be_kept_changes_nothing() {
                     Ok(())
                 }
             };
-            let kept = view.keep(overlay, &Quota::new(1000, 30), &allow);
+            let kept = view.keep(overlay, &Quota::new(1000, 30), &allow, None);
             let error = kept.expect_err(name).to_string();
             assert!(error.contains(wanted), "{name}, {way:?}: {error}");
             assert_eq!(overlay.entries(), staged, "{name}, {way:?}");
