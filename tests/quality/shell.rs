@@ -50,6 +50,66 @@ fn commands_run_in_the_given_directory() {
 }
 
 #[test]
+fn named_files_stay_although_the_command_fails() {
+    for tier in ["A", "B"] {
+        let place = Place::new();
+        configure_programs(&place, &format!("{SHELL}[programs]\ntier = '{tier}'\n"));
+        place.write("source", "old\n");
+        place.write("reports/old.xml", "old\n");
+        let call = |command: &str, files: &[&str]| {
+            let action = json!({"type": "run_command", "command": command, "keep_files": files});
+            run(&place, &[action]).remove(0)
+        };
+        let tests = "echo half > source; mkdir -p deep/er; echo 1 > deep/er/junit.xml; \
+            echo 2 > deep/other; echo 3 > reports/new.xml; rm reports/old.xml; echo out; exit 1";
+        let answer = call(tests, &["deep/er/junit.xml", "./reports", "none/such"]);
+        assert_eq!(answer["metadata"]["exit_code"], 1, "{tier}: {answer:#}");
+        assert_eq!(answer["metadata"]["output"], "out\n", "{tier}: {answer:#}");
+        assert_eq!(place.read("source"), "old\n", "{tier}");
+        assert_eq!(place.read("deep/er/junit.xml"), "1\n", "{tier}");
+        assert_eq!(place.read("reports/new.xml"), "3\n", "{tier}");
+        assert!(!place.workspace().join("reports/old.xml").exists(), "{tier}");
+        assert!(!place.workspace().join("deep/other").exists(), "{tier}");
+        assert_eq!(place.run(&["undo"]).status, 0, "{tier}");
+        assert_eq!(place.read("reports/old.xml"), "old\n", "{tier}");
+        assert!(!place.workspace().join("deep").exists(), "{tier}");
+
+        // A command that succeeds leaves everything.
+        let answer = call("echo new > source; echo 1 > report", &["report"]);
+        assert_eq!(answer["metadata"]["exit_code"], 0, "{tier}: {answer:#}");
+        assert_eq!((place.read("source"), place.read("report")), ("new\n".into(), "1\n".into()));
+    }
+}
+
+#[test]
+fn files_that_may_not_be_kept_are_refused() {
+    let place = Place::new();
+    configure_programs(&place, SHELL);
+    place.write("file", "old\n");
+    let outside = place.workspace().parent().unwrap().join("outside");
+    std::fs::write(&outside, "old\n").unwrap();
+    let leave = format!("ln -s {} link; echo new > file; exit 1", outside.display());
+    for (command, files, complaint) in [
+        ("exit 1", vec!["../outside"], "PathNotAllowed"),
+        ("exit 1", vec!["/etc/passwd"], "PathNotAllowed"),
+        ("exit 1", vec!["."], "no file or directory below the workspace"),
+        ("mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; exit 1", vec![".git"], ".git"),
+        ("echo x > cofferdam.toml; exit 1", vec!["cofferdam.toml"], "cofferdam.toml"),
+        (&leave, vec!["file", "link"], "link"),
+        ("rm file; mkfifo file; exit 1", vec!["file", ".git/config", "../x"], "PathNotAllowed"),
+    ] {
+        let action = json!({"type": "run_command", "command": command, "keep_files": files});
+        let refused = run(&place, &[action]).remove(0);
+        assert_eq!(refused["status"], "error", "{command}: {refused:#}");
+        assert!(refused.to_string().contains(complaint), "{command}: {refused:#}");
+        assert_eq!(place.read("file"), "old\n", "{command}");
+        for made in ["link", ".git"] {
+            assert!(!place.workspace().join(made).exists(), "{command}");
+        }
+    }
+}
+
+#[test]
 fn bash_fails_as_its_source_says() {
     let place = Place::new();
     configure_programs(&place, SHELL);

@@ -47,6 +47,15 @@ pub fn repository(context: &Context) -> Result<Repository, Error> {
     system::repository(context)
 }
 
+/// Names files and directories, relative to the workspace, that later runs of this call leave although
+/// the program does not exit with 0; other changes of such a run are discarded.
+///
+/// # Errors
+/// [`Error::Denied`] if the call may only read, [`Error::Invalid`] for a path outside of the workspace.
+pub fn keep_files(files: &[String]) -> Result<(), Error> {
+    system::keep_files(files)
+}
+
 /// The absolute path of a directory in which programs can keep files for later runs, such as
 /// caches. Only programs can access it.
 pub fn cache_directory(context: &Context) -> String {

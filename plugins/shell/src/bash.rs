@@ -58,7 +58,7 @@ struct Failure {
 /// running programs.
 pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let timeout_ms = args.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
-    let run = shell::run(&args.command, &context.resolve(".")?, Some(timeout_ms), context)?;
+    let run = shell::run(&args.command, &context.resolve(".")?, Some(timeout_ms), &[], context)?;
     let exit_code = run.exit_code();
     let problem = run.problem();
     let shell::Run { stdout, stderr, truncated, duration_ms, .. } = run;

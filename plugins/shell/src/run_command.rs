@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use cofferdam_sdk::process::End;
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
@@ -18,14 +19,18 @@ pub struct Args {
     pub command: String,
     /// The working directory; the default is the workspace.
     pub working_dir: Option<String>,
+    /// Files and directories that stay although the command fails. Where any are named, an exit code
+    /// other than 0 is no error, since the changes of a call that failed are discarded.
+    #[serde(default)]
+    pub keep_files: Vec<String>,
 }
 
-/// The result of a command that succeeded.
+/// The result of a command.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Output {
     /// The id of the call in the journal.
     pub command_id: String,
-    /// Always 0, since other codes are errors.
+    /// 0, unless files were named to keep: other codes are errors.
     pub exit_code: i32,
     /// The output of the command: standard output, then standard error.
     pub output: String,
@@ -54,9 +59,16 @@ struct Failure {
 /// directory; those of running programs.
 pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let directory = directory(args.working_dir.as_deref().unwrap_or("."), context)?;
-    let run = shell::run(&args.command, &directory, None, context)?;
+    let files = args.keep_files.iter().map(|file| Ok(context.resolve(file)?.as_str().to_owned()));
+    let files = files.collect::<Result<Vec<_>, ToolError>>()?;
+    let run = shell::run(&args.command, &directory, None, &files, context)?;
     let (exit_code, truncated) = (run.exit_code(), run.truncated);
     let command_id = context.call_id.clone();
+    if let End::Exited(exit_code) = run.end
+        && !files.is_empty()
+    {
+        return Ok(Output { command_id, exit_code, output: both(run), truncated });
+    }
     match run.problem() {
         None => Ok(Output { command_id, exit_code: 0, output: both(run), truncated }),
         Some(mut error) => {
@@ -109,8 +121,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("frontend")).unwrap();
         fs::write(directory.path().join("file"), "").unwrap();
-        let args =
-            Args { command: command.to_owned(), working_dir: working_dir.map(str::to_owned) };
+        let args = Args {
+            command: command.to_owned(),
+            working_dir: working_dir.map(str::to_owned),
+            keep_files: Vec::new(),
+        };
         run(&args, &Context::for_directory(directory.path()))
     }
 
@@ -151,6 +166,21 @@ mod tests {
         let detail = call("no-such-program-here", None).unwrap_err().detail.unwrap();
         assert_eq!(detail["exit_code"], 127);
         assert!(detail["output"].as_str().unwrap().contains("not found"));
+    }
+
+    #[test]
+    fn a_failure_is_an_answer_if_files_are_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let context = Context::for_directory(directory.path());
+        let call = |command: &str, keep: &str| {
+            let (command, keep_files) = (command.to_owned(), vec![keep.to_owned()]);
+            run(&Args { command, working_dir: None, keep_files }, &context)
+        };
+        let answer = call("echo out; exit 3", "report.xml").unwrap();
+        assert_eq!((answer.exit_code, answer.output.as_str()), (3, "out\n"));
+        assert_eq!(call("true", "report.xml").unwrap().exit_code, 0);
+        assert_eq!(call("kill -9 $$", "report.xml").unwrap_err().code, "CommandExecutionFailed");
+        assert_eq!(call("true", "../report.xml").unwrap_err().code, "PathNotAllowed");
     }
 
     #[test]

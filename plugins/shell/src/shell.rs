@@ -18,7 +18,7 @@ const MAX_STREAM_BYTES: usize = 1 << 20;
 /// The end and the output of a command.
 #[derive(Debug)]
 pub(crate) struct Run {
-    end: End,
+    pub(crate) end: End,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     /// Whether the middle of a stream was cut out.
@@ -34,6 +34,7 @@ pub(crate) fn run(
     command: &str,
     directory: &WorkspacePath,
     timeout_ms: Option<u32>,
+    keep_files: &[String],
     context: &Context,
 ) -> Result<Run, ToolError> {
     if command.contains('\0') {
@@ -58,6 +59,9 @@ pub(crate) fn run(
         };
         process::run(&command, context)
     };
+    if !keep_files.is_empty() {
+        process::keep_files(keep_files)?;
+    }
     let [preferred, other] = SHELLS;
     let output = match run(preferred) {
         // The operator grants one of the two; the first error names the usual one.

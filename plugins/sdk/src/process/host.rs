@@ -12,6 +12,10 @@ pub(super) fn repository(_: &Context) -> Result<Repository, Error> {
     process::find_repository()
 }
 
+pub(super) fn keep_files(files: &[String]) -> Result<(), Error> {
+    process::keep_files(files)
+}
+
 pub(super) fn cache_directory(_: &Context) -> String {
     process::cache_directory()
 }

@@ -75,6 +75,11 @@ pub(super) fn repository(context: &Context) -> Result<Repository, Error> {
     Ok(Repository { git_dir, work_tree, prefix, outside })
 }
 
+/// Without a host, nothing is discarded.
+pub(super) fn keep_files(_: &[String]) -> Result<(), Error> {
+    Ok(())
+}
+
 pub(super) fn cache_directory(context: &Context) -> String {
     context.local_root().join(".cofferdam/cache").to_string_lossy().into_owned()
 }
