@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{configure_programs, executed, project, run};
+use super::{configure, configure_programs, executed, project, run};
 use crate::support::Place;
 
 const SHELL: &str = "[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n";
@@ -53,7 +53,7 @@ fn commands_run_in_the_given_directory() {
 fn named_files_stay_although_the_command_fails() {
     for tier in ["A", "B"] {
         let place = Place::new();
-        configure_programs(&place, &format!("{SHELL}[programs]\ntier = '{tier}'\n"));
+        configure(&place, &format!("{SHELL}[programs]\ntier = '{tier}'\n"));
         place.write("source", "old\n");
         place.write("reports/old.xml", "old\n");
         let call = |command: &str, files: &[&str]| {
