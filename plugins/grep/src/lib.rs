@@ -8,6 +8,7 @@ pub mod args;
 pub mod blocks;
 pub mod deadline;
 pub mod pattern;
+pub mod prefilter;
 pub mod search;
 pub mod text;
 

@@ -5,6 +5,9 @@ use grep_matcher::{LineMatchKind, Match, Matcher, NoError};
 use grep_regex::{Error, ErrorKind, RegexMatcher, RegexMatcherBuilder};
 use regex_syntax::ast;
 
+use crate::prefilter::Prefilter;
+use crate::text::line_start;
+
 /// The maximum size of a compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 32 << 20;
 
@@ -14,6 +17,8 @@ const MAX_STATES_BYTES: usize = 32 << 20;
 /// A compiled regular expression.
 pub struct Pattern {
     matcher: RegexMatcher,
+    /// For a search that ignores case.
+    prefilter: Option<Prefilter>,
     /// What the pattern is matched against.
     pub scope: Scope,
 }
@@ -46,11 +51,12 @@ impl Pattern {
     ) -> Result<Self, ToolError> {
         // The matcher's own parser sees the pattern inside a group, which would shift positions and
         // accept `a)(b`.
-        regex_syntax::ParserBuilder::new()
+        let parsed = regex_syntax::ParserBuilder::new()
             .utf8(false)
             .build()
             .parse(pattern)
             .map_err(|error| explain_syntax(pattern, &error))?;
+        let prefilter = case_insensitive.then(|| Prefilter::of(&parsed)).flatten();
         let mut builder = RegexMatcherBuilder::new();
         builder
             .multi_line(true)
@@ -72,16 +78,28 @@ impl Pattern {
                 (matcher, if by_lines { Scope::LinesOfLineFeed } else { Scope::EachLine })
             }
         };
-        Ok(Self { matcher, scope })
+        Ok(Self { matcher, prefilter, scope })
     }
 
     /// The offset in `text` of the next line that matches or may match. `text` starts with a line.
     /// With [`Scope::File`], only whether there is a match.
     pub fn candidate(&self, text: &[u8]) -> Option<LineMatchKind> {
-        match self.scope {
-            Scope::EachLine => Some(LineMatchKind::Candidate(0)),
-            _ => self.matcher.find_candidate_line(text).unwrap_or_else(never),
-        }
+        let start = match (&self.prefilter, self.scope) {
+            (Some(prefilter), Scope::Lines | Scope::LinesOfLineFeed) => {
+                line_start(text, prefilter.find(text)?)
+            }
+            (Some(prefilter), Scope::File) => {
+                prefilter.find(text)?;
+                0
+            }
+            (_, Scope::EachLine) => return Some(LineMatchKind::Candidate(0)),
+            (None, _) => 0,
+        };
+        let found = self.matcher.find_candidate_line(&text[start..]).unwrap_or_else(never)?;
+        Some(match found {
+            LineMatchKind::Confirmed(at) => LineMatchKind::Confirmed(start + at),
+            LineMatchKind::Candidate(at) => LineMatchKind::Candidate(start + at),
+        })
     }
 
     /// Whether a line, given without its line end, matches.
@@ -164,6 +182,7 @@ fn hint(pattern: &str, error: &ast::Error) -> Option<&'static str> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::blocks::Blocks;
 
     fn refusal(pattern: &str, multiline: bool) -> String {
         let error = Pattern::compile(pattern, false, multiline).err().unwrap();
@@ -203,6 +222,48 @@ mod tests {
             assert!(Pattern::compile(pattern, false, true).is_ok(), "{pattern}");
         }
         assert!(Pattern::compile(r"a\r", false, false).is_ok());
+    }
+
+    #[test]
+    fn the_prefilter_changes_no_result() {
+        let texts = [
+            "one\nTASK\ntask\r\nTas\u{212a}\nta\u{17f}k\nnone\n",
+            "ab\nABC\nabab c\nAbAbC\n\nx_y\nX_Y\nx?y\nx\u{7f}y",
+            "\u{e9}t\u{c9}\nstra\u{df}e\nSTRASSE\n",
+            "quartz quartz\nQ\nQUARTZ",
+            "",
+        ];
+        let patterns = [
+            "task",
+            "^task$",
+            "t.*k",
+            "(?:ab)+c",
+            "ab|x_y",
+            "x_y",
+            "x_y$",
+            "(?-i:AB)",
+            "\u{e9}t\u{e9}",
+            "tra(\u{df}|s)e",
+            "quartz",
+            r"\bq",
+            r"\Aone",
+            r"k\r",
+            "a?b{2,}",
+            "one(?s:.)task",
+        ];
+        for (pattern, text) in patterns.iter().flat_map(|p| texts.iter().map(move |t| (p, t))) {
+            for multiline in [false, true] {
+                let mut compiled = Pattern::compile(pattern, true, multiline).unwrap();
+                let lines = |pattern: &Pattern| -> Vec<_> {
+                    Blocks::new(pattern, text.as_bytes()).map(|block| block.lines).collect()
+                };
+                let (is_candidate, found) =
+                    (compiled.candidate(text.as_bytes()).is_some(), lines(&compiled));
+                compiled.prefilter = None;
+                assert_eq!(found, lines(&compiled), "{pattern} in {text:?}");
+                assert!(is_candidate || found.is_empty(), "{pattern} in {text:?}");
+            }
+        }
     }
 
     #[test]
