@@ -170,6 +170,14 @@ impl Workspace {
         self.root.open_with(or_dot(path), &options)
     }
 
+    /// Opens a directory; follows links that stay inside.
+    ///
+    /// # Errors
+    /// No directory, or one that can't be opened.
+    pub fn open_directory(&self, path: &Path) -> io::Result<Dir> {
+        self.root.open_dir(or_dot(path))
+    }
+
     /// Returns the metadata of a path; follows links that stay inside.
     pub fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         self.root.metadata(or_dot(path))

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use cofferdam_core::policy::{Capabilities, Files, Limits, Scope};
 use cofferdam_core::schema::Schema;
 use cofferdam_engine::agent::Team;
-use cofferdam_engine::call::{Control, Permissions, PluginGrant, Quiet};
+use cofferdam_engine::call::{Control, Permissions, PluginGrant, Quiet, Session};
 use cofferdam_engine::capability::{CallContext, Http, Programs, Services};
 use cofferdam_engine::runtime::{self, BackendRunner, CallRequest, Prepared, Runtime};
 use cofferdam_plugin::registry::{Plugin, Registry};
@@ -193,6 +193,7 @@ impl Setup {
             tree: Arc::clone(tree),
             usage: Arc::default(),
             observer: Arc::new(Quiet),
+            session: Session::default(),
             services: Arc::new(services),
         };
         CallRequest {
@@ -493,6 +494,19 @@ fn grep(setup: &Setup, table: &mut Table) {
             goal,
         );
     }
+    let prepared = setup.prepared("files");
+    let args = json!({"pattern": "**/*[0-4].rs"});
+    let (ours, peer) = alternate(
+        15,
+        || {
+            let request = setup.request(&workspace, "glob", &args);
+            runtime::call(&prepared, &request).0.unwrap().unwrap();
+        },
+        // The answer is in the order of the modification times.
+        || run("find", &[".", "-name", "*[0-4].rs", "-printf", "%T@ %p\n"], &folder),
+    );
+    let what = format!("glob in {files} files against find with times");
+    table.row(&what, (ours, peer), "<= 2");
 }
 
 fn memory(setup: &Setup, table: &mut Table) {

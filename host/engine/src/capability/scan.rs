@@ -9,8 +9,10 @@ mod rules;
 mod tree;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use cap_std::fs::Dir;
 use rustix::io::Errno;
 use wasmtime::Result;
 use wasmtime::component::Resource;
@@ -61,13 +63,17 @@ impl HostScanner for CallState {
         let from = (first as usize).min(files.len());
         let to = from.saturating_add(max.min(MAX_LISTED_FILES) as usize).min(files.len());
         let tree = Tree::of(&self.files);
-        Ok(files[from..to].iter().filter_map(|found| describe(found, &tree)).collect())
+        let mut last = None;
+        let described =
+            files[from..to].iter().filter_map(|found| describe(found, &tree, &mut last));
+        Ok(described.collect())
     }
 
     fn path(&mut self, scanner: Resource<Scanner>, id: u32) -> Result<String> {
         let scanner = self.table.get(&scanner)?;
         let found = scanner.files.get(id as usize).filter(|found| {
-            scanner.given[id as usize] || describe(found, &Tree::of(&self.files)).is_some()
+            scanner.given[id as usize]
+                || describe(found, &Tree::of(&self.files), &mut None).is_some()
         });
         found
             .map(|found| found.name().into_owned())
@@ -98,7 +104,7 @@ impl HostScanner for CallState {
 
 /// The current size and time of a file; `None` if it does not exist. While a tree changes, a
 /// listing may contain names of files outside of it.
-fn describe(found: &Found, tree: &Tree) -> Option<File> {
-    let (size, modified_ms) = tree.describe(&found.path).ok()?;
+fn describe(found: &Found, tree: &Tree, last: &mut Option<(PathBuf, Dir)>) -> Option<File> {
+    let (size, modified_ms) = tree.describe(&found.path, last).ok()?;
     Some(File { path: found.name().into_owned(), size, modified_ms })
 }

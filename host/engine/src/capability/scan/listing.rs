@@ -1,6 +1,7 @@
 //! Lists the files that a query selects, with ripgrep's crate for ignore rules (`ignore`).
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -97,9 +98,9 @@ fn walk_disk(
     let (count, is_short) = (AtomicUsize::new(0), AtomicBool::new(false));
     let walk = DiskWalk { files, control, query, follow, count, is_short };
     walker.build_parallel().run(|| {
-        let mut batch = Batch { paths: Vec::new(), found: &found };
+        let mut batch = Batch { paths: Vec::new(), places: HashMap::new(), found: &found };
         let walk = &walk;
-        Box::new(move |entry| walk.visit(entry, &mut batch.paths))
+        Box::new(move |entry| walk.visit(entry, &mut batch))
     });
     match rules.problem() {
         // The listing is not complete.
@@ -122,8 +123,8 @@ struct DiskWalk<'a> {
 }
 
 impl DiskWalk<'_> {
-    /// Adds an entry to `paths` if the query selects it.
-    fn visit(&self, entry: Result<DirEntry, ignore::Error>, paths: &mut Vec<PathBuf>) -> WalkState {
+    /// Adds an entry to `batch` if the query selects it.
+    fn visit(&self, entry: Result<DirEntry, ignore::Error>, batch: &mut Batch<'_>) -> WalkState {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) if lacks_descriptors(&error.to_string()) => {
@@ -139,7 +140,7 @@ impl DiskWalk<'_> {
             return WalkState::Continue;
         };
         // If there are links in the path, the place differs from it.
-        let place = place(self.files, &path, self.follow);
+        let place = self.place(&path, entry.path_is_symlink(), &mut batch.places);
         let Some(place) = place.filter(|place| !is_own(place)) else {
             return WalkState::Skip;
         };
@@ -147,7 +148,7 @@ impl DiskWalk<'_> {
             && self.files.sight().allows(&place)
             && !is_too_large(self.query, &entry)
         {
-            paths.push(path);
+            batch.paths.push(path);
             let count = self.count.fetch_add(1, Ordering::Relaxed);
             // Checking the deadline for each file would cost as much as listing it.
             if count > MAX_FILES || (count.is_multiple_of(1024) && self.control.stop().is_some()) {
@@ -155,6 +156,34 @@ impl DiskWalk<'_> {
             }
         }
         WalkState::Continue
+    }
+
+    /// The resolved place of a path of the walk; `None` if it leaves the workspace. `places` has those
+    /// of the directories seen so far.
+    fn place<'a>(
+        &self,
+        path: &'a Path,
+        is_link: bool,
+        places: &mut HashMap<PathBuf, Option<String>>,
+    ) -> Option<Cow<'a, str>> {
+        if !self.follow || path.as_os_str().is_empty() {
+            return Some(path.to_string_lossy());
+        }
+        let resolve = |path: &Path| -> Option<String> {
+            self.files.tree().resolve("", path.to_str()?, true).ok().map(Into::into)
+        };
+        let (above, name) = (path.parent()?, path.file_name()?.to_str()?);
+        if is_link {
+            return resolve(path).map(Cow::Owned);
+        }
+        if above.as_os_str().is_empty() {
+            return Some(Cow::Borrowed(name));
+        }
+        if !places.contains_key(above) {
+            places.insert(above.to_owned(), resolve(above));
+        }
+        let above = places.get(above)?.as_deref()?;
+        Some(Cow::Owned(if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") }))
     }
 }
 
@@ -220,6 +249,8 @@ fn literal(glob: &str) -> Cow<'_, str> {
 /// The files that one thread found. Dropping it adds them to the result.
 struct Batch<'a> {
     paths: Vec<PathBuf>,
+    /// The resolved places of the directories that it saw; `None`: outside of the workspace.
+    places: HashMap<PathBuf, Option<String>>,
     found: &'a Mutex<Vec<PathBuf>>,
 }
 
@@ -231,14 +262,6 @@ impl Drop for Batch<'_> {
 
 fn relative(workspace: &Workspace, entry: &DirEntry) -> Option<PathBuf> {
     entry.path().strip_prefix(workspace.path()).ok().map(Path::to_owned)
-}
-
-/// The resolved place of a path of the walk; `None` if it leaves the workspace.
-fn place<'a>(files: &FileState, path: &'a Path, follow: bool) -> Option<Cow<'a, str>> {
-    if !follow || path.as_os_str().is_empty() {
-        return Some(path.to_string_lossy());
-    }
-    files.tree().resolve("", path.to_str()?, true).ok().map(|place| Cow::Owned(place.into()))
 }
 
 fn is_too_large(query: &Query, entry: &DirEntry) -> bool {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use cap_std::fs::{Dir, Metadata};
 use rustix::io::Errno;
 
 use crate::capability::files::FileState;
@@ -32,10 +33,15 @@ impl Tree {
         Ok(self.overlay.open_read(&self.place(path)?)?.0)
     }
 
-    /// The size in bytes, and the modification time in milliseconds since the epoch.
-    pub(super) fn describe(&self, path: &Path) -> io::Result<(u64, u64)> {
+    /// The size in bytes, and the modification time in milliseconds since the epoch. `last` is the
+    /// directory of the path before: in path order, many files have the same one.
+    pub(super) fn describe(
+        &self,
+        path: &Path,
+        last: &mut Option<(PathBuf, Dir)>,
+    ) -> io::Result<(u64, u64)> {
         if !self.overlay.is_changed() {
-            let metadata = self.workspace.metadata(path)?;
+            let metadata = self.metadata(path, last)?;
             let modified = metadata.modified()?.into_std().duration_since(UNIX_EPOCH);
             let modified = modified.unwrap_or_default().as_millis();
             return Ok((metadata.len(), u64::try_from(modified).unwrap_or(u64::MAX)));
@@ -46,6 +52,18 @@ impl Tree {
             .saturating_mul(1000)
             .saturating_add(stat.st_mtime_nsec as i64 / 1_000_000);
         Ok((stat.st_size.unsigned_abs(), u64::try_from(modified).unwrap_or(0)))
+    }
+
+    fn metadata(&self, path: &Path, last: &mut Option<(PathBuf, Dir)>) -> io::Result<Metadata> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return self.workspace.metadata(path);
+        };
+        if last.as_ref().is_none_or(|(known, _)| known != above) {
+            *last = Some((above.to_owned(), self.workspace.open_directory(above)?));
+        }
+        let Some((_, directory)) = last else { return self.workspace.metadata(path) };
+        let metadata = directory.symlink_metadata(name)?;
+        if metadata.is_symlink() { self.workspace.metadata(path) } else { Ok(metadata) }
     }
 
     fn place(&self, path: &Path) -> io::Result<String> {
