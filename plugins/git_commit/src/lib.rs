@@ -312,7 +312,8 @@ impl<'a> Staging<'a> {
             found.filter_map(|entry| entry.split_once('\t')).map(|(_, path)| path).collect();
         let is_in = |path: &String| {
             submodules.iter().any(|submodule| {
-                path.strip_prefix(submodule).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                path.strip_prefix(submodule)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             })
         };
         if let Some(path) = self.paths.iter().find(|path| is_in(path)) {
