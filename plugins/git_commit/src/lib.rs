@@ -38,7 +38,7 @@ const ABSENT: &str = "000000";
 /// Settings that make git write loose objects and a whole index, and take the identity from settings
 /// only.
 const SETTINGS: [(&str, &str); 8] = [
-    ("core.bigFileThreshold", "1t"),
+    ("core.bigFileThreshold", "1024g"),
     ("core.splitIndex", "false"),
     ("index.sparse", "false"),
     ("index.skipHash", "false"),
