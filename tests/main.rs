@@ -20,6 +20,7 @@ mod docs;
 mod executed;
 mod filesystem;
 mod frozen;
+mod git_commit;
 mod history;
 mod hostile;
 mod http;

@@ -77,6 +77,11 @@ impl GrantedCall {
         self.may_write() && self.permissions.capabilities.history
     }
 
+    /// Whether it may commit to git, which can't be rolled back.
+    pub fn commits_to_git(&self) -> bool {
+        self.may_write() && self.permissions.capabilities.git_commit
+    }
+
     /// Whether it may give tasks to agents.
     pub fn asks_agents(&self) -> bool {
         !self.permissions.capabilities.agents.is_empty()
@@ -404,6 +409,13 @@ pub fn not_in_transaction() -> Failure {
 pub fn undo_not_in_transaction() -> Failure {
     let message = "an undo is a commit of its own, so it is not made in an atomic run; make the call \
                    by itself";
+    Failure::new(DenialCode::NotInTransaction, message)
+}
+
+/// The failure of a call within a transaction that could commit to git.
+pub fn git_commit_not_in_transaction() -> Failure {
+    let message = "a commit to git can't be taken back, and has only files that are on the disk, so it \
+                   is not made in an atomic or a dry run; make the call by itself";
     Failure::new(DenialCode::NotInTransaction, message)
 }
 

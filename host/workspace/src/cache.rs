@@ -118,6 +118,16 @@ impl Workspace {
         Ok(Cache { workspace: self, name, path, usage, begun: Instant::now(), _lock: lock })
     }
 
+    /// Opens the directory of a cache and keeps its entries from eviction; the second handle is the
+    /// lock.
+    pub(crate) fn hold_cache(&self, name: &str) -> io::Result<(OwnedFd, OwnedFd)> {
+        self.cache_directory(name)?;
+        let caches = own::directory(&self.own()?, CACHE)?;
+        let (directory, lock) = (own::directory(&caches, name)?, lock(&caches, name)?);
+        lock_shared(&lock)?;
+        Ok((directory, lock))
+    }
+
     /// Evicts the least recently used entries, if the cache is too large and no run uses it. Returns
     /// the usage after that.
     fn evict(

@@ -9,7 +9,7 @@
 //! | history | [`history`]: list, diff, undo and prune commits; [`restore`]: stage a commit's old state |
 //! | transactions | [`transaction`]: begin and commit; [`store`]: recovery, moving commits to the history; [`write_queue`]: which client of this process writes next |
 //! | steps of a commit | [`plan`]: the changes to make; [`sync_staged`]: staged files to the disk; [`apply`]: renames; [`content`]: old and new content; [`history_dirs`]: the files of the history |
-//! | per workspace | [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`own_directory`]: find or create the host's own directory |
+//! | per workspace | [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory |
 //! | tree | [`workspace`]: the open directory; [`overlay`]: the tree with a transaction's changes on top |
 //! | files | [`commit`], [`commit_file`]: a commit and its file; [`file_fingerprint`]: detect changes to one file; [`own`]: files in the host's own directory; [`copying`]: content, permissions, attributes |
 //! | ground | [`disk`]: system calls that follow no link; [`path`], [`quota`], [`seal`], [`clock`], [`diff`], [`error`], [`layout`], [`fair_queue`], [`bounded_text`], [`private`] |
@@ -28,6 +28,7 @@ mod error;
 pub mod fair_queue;
 mod file_fingerprint;
 mod fingerprint;
+mod git_commit;
 mod history;
 mod history_dirs;
 mod layout;
@@ -62,6 +63,7 @@ pub use content::Preview;
 pub use disk::Listed;
 pub use error::{CommitError, HistoryError, Refused, is_full};
 pub use fingerprint::{Fingerprint, FingerprintError};
+pub use git_commit::{GitCommit, GitCommitError};
 pub use history::{History, ListedCommit};
 pub use native_view::{NativeView, Protected, ViewKind, ViewOptions};
 pub use overlay::{ExecutedFile, Opening, Overlay, Savepoint};

@@ -80,6 +80,12 @@ const TREE_FILES: [&str; 2] = [".gitattributes", ".gitignore"];
 pub struct Repository {
     /// The repository: `.git`, or an absolute path outside of the workspace.
     pub git_dir: PathBuf,
+    /// The absolute path of the repository's directory for this working tree, without links; empty
+    /// if `.git` is a link.
+    pub own: PathBuf,
+    /// The absolute path of the directory with objects and references, which several working trees
+    /// may share.
+    pub common: PathBuf,
     /// The root of the working tree: `.`, or an absolute path above the workspace.
     pub work_tree: PathBuf,
     /// The workspace's path in the working tree; empty for its root.
@@ -148,15 +154,15 @@ impl Search<'_> {
         self.found.prefix = self.top.strip_prefix(directory).unwrap_or(Path::new("")).to_owned();
         self.found.work_tree = if is_here { ".".into() } else { directory.to_owned() };
         let kind = git.symlink_metadata().map(|found| found.file_type());
-        let common = match kind {
+        let (own, common) = match kind {
             Ok(kind) if kind.is_dir() => {
                 if !is_here {
                     self.confirm_above(&git)?;
                 }
-                git
+                (git.clone(), git)
             }
             Ok(kind) if kind.is_file() => self.named_by(directory, &git)?,
-            Ok(kind) if kind.is_symlink() => self.linked(&git)?,
+            Ok(kind) if kind.is_symlink() => (PathBuf::new(), self.linked(&git)?),
             _ => return Err(refused(&git, "it is neither a directory nor a file", "git init")),
         };
         if self.found.git_dir.as_os_str().is_empty() {
@@ -164,6 +170,7 @@ impl Search<'_> {
         }
         self.add_alternates(&common)?;
         self.add_tree_files(directory);
+        (self.found.own, self.found.common) = (own, common);
         Ok(())
     }
 
@@ -183,9 +190,13 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Uses the repository that the file `.git` of a directory names; returns the directory with its
-    /// objects.
-    fn named_by(&mut self, directory: &Path, git: &Path) -> Result<PathBuf, RepositoryError> {
+    /// Uses the repository that the file `.git` of a directory names; returns its directory for this
+    /// working tree and the one with its objects.
+    fn named_by(
+        &mut self,
+        directory: &Path,
+        git: &Path,
+    ) -> Result<(PathBuf, PathBuf), RepositoryError> {
         let text = text(git, MAX_PATH as u64).unwrap_or_default();
         let Some(path) = git::gitfile(&text) else {
             return Err(refused(git, "it is not one line 'gitdir: PATH'", "git worktree repair"));
@@ -207,7 +218,8 @@ impl Search<'_> {
         let refusal = || refused(git, &why, &cure);
         let named = named.map_err(|_| refusal())?;
         if named.starts_with(self.top) {
-            return Ok(self.common_inside(&named));
+            let common = self.common_inside(&named);
+            return Ok((named, common));
         }
         let common = match linked_repository(&named, directory) {
             Some(common) => common,
@@ -220,13 +232,13 @@ impl Search<'_> {
         self.found.git_dir.clone_from(&named);
         if named == common {
             self.add(&common, &[&SHARED[..], &OWN].concat());
-            return Ok(common);
+            return Ok((named, common));
         }
         if !common.starts_with(self.top) {
             self.add(&common, &SHARED);
         }
-        self.add_all(named);
-        Ok(common)
+        self.add_all(named.clone());
+        Ok((named, common))
     }
 
     /// Uses a link as the `.git` of the workspace if it leads into the workspace.

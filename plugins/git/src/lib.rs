@@ -32,10 +32,14 @@ pub struct Output {
 
 impl From<Report> for Output {
     fn from(report: Report) -> Self {
-        let Report { output: printed, outside } = report;
+        let Report { output: printed, repository } = report;
         let output = printed.stdout_text();
         let truncated = printed.stdout.total > MAX_OUTPUT_BYTES as u64;
-        Self { output: shorten(&output, MAX_OUTPUT_BYTES).into_owned(), truncated, outside }
+        Self {
+            output: shorten(&output, MAX_OUTPUT_BYTES).into_owned(),
+            truncated,
+            outside: repository.outside,
+        }
     }
 }
 

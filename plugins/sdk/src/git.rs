@@ -55,13 +55,87 @@ const SETTINGS: &[(&str, &str)] = &[
 /// Compares submodules only by their commits, without reading their files.
 const SUBMODULES: &str = "--ignore-submodules=dirty";
 
+/// Runs commands of git on the workspace's repository with everything overridden that it names.
+pub struct Git {
+    repository: Repository,
+    settings: Vec<(String, String)>,
+    environment: Vec<(String, String)>,
+}
+
+impl Git {
+    /// Finds the repository and lists its filters.
+    ///
+    /// # Errors
+    /// As [`status`].
+    pub fn find(context: &Context) -> Result<Self, ToolError> {
+        let repository = repository(context)?;
+        let mut git = Self { repository, settings: Vec::new(), environment: Vec::new() };
+        // Only git can list its settings, since configuration files include others.
+        let list = ["config", "--list", "--name-only", "-z"];
+        let listed = checked(&git.command(&list), &git.repository, context)?;
+        if listed.stdout.total > listed.stdout.bytes.len() as u64 {
+            return Err(ToolError::failed("GitFailed", "the repository has too many settings"));
+        }
+        git.settings = filter_overrides(&listed.stdout.bytes)?;
+        Ok(git)
+    }
+
+    /// Overrides further settings of the repository, and sets variables of the environment.
+    pub fn set(&mut self, settings: &[(&str, &str)], environment: &[(&str, &str)]) {
+        let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        self.settings.extend(settings.iter().map(owned));
+        for (name, value) in environment {
+            set(&mut self.environment, name, value);
+        }
+    }
+
+    /// Runs a command; another exit code than 0 is an error.
+    ///
+    /// # Errors
+    /// As [`status`].
+    pub fn run(&self, command: &Command, context: &Context) -> Result<Output, ToolError> {
+        checked(command, &self.repository, context)
+    }
+
+    /// Describes the run of a command, which can't change the workspace.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let fixed = SETTINGS.iter().map(|&(key, value)| (key, value));
+        let found = self.settings.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        let settings: Vec<(&str, &str)> = fixed.chain(found).collect();
+        let mut environment: Vec<(String, String)> =
+            ENVIRONMENT.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        environment.push(("GIT_DIR".to_owned(), self.repository.git_dir.clone()));
+        // Otherwise `core.worktree` could point elsewhere.
+        environment.push(("GIT_WORK_TREE".to_owned(), self.repository.work_tree.clone()));
+        // Not `-c`, which would cut a name at its first `=`.
+        environment.push(("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string()));
+        for (index, (key, value)) in settings.into_iter().enumerate() {
+            environment.push((format!("GIT_CONFIG_KEY_{index}"), key.to_owned()));
+            environment.push((format!("GIT_CONFIG_VALUE_{index}"), value.to_owned()));
+        }
+        for (name, value) in &self.environment {
+            set(&mut environment, name, value);
+        }
+        Command {
+            environment,
+            changes: Changes::None,
+            ..process::command("git", &[&["--no-pager"], arguments].concat())
+        }
+    }
+}
+
+/// Sets a variable, which may be there already.
+fn set(environment: &mut Vec<(String, String)>, name: &str, value: &str) {
+    environment.retain(|(known, _)| known != name);
+    environment.push((name.to_owned(), value.to_owned()));
+}
+
 /// What git printed about the workspace.
 pub struct Report {
     /// What git printed.
     pub output: Output,
-    /// Directories and files outside of the workspace that belong to the repository, and that git
-    /// could read.
-    pub outside: Vec<String>,
+    /// The repository, with the files outside of the workspace that git could read.
+    pub repository: Repository,
 }
 
 /// Runs `git status` with these options; returns its output.
@@ -70,7 +144,7 @@ pub struct Report {
 /// `NotARepository`, `RepositoryNotConfirmed`, `GitFailed`, `TimeoutError`, those of
 /// [`crate::process::run`].
 pub fn status(options: &[&str], context: &Context) -> Result<Report, ToolError> {
-    run(&[&["status", SUBMODULES], options].concat(), &repository(context)?, context)
+    run(&[&["status", SUBMODULES], options].concat(), context)
 }
 
 /// Runs `git diff` with these options; returns its output, a patch from `a/` to `b/`.
@@ -88,7 +162,7 @@ pub fn diff(options: &[&str], context: &Context) -> Result<Report, ToolError> {
         "--relative",
         SUBMODULES,
     ];
-    run(&[&own[..], options].concat(), &repository(context)?, context)
+    run(&[&own[..], options].concat(), context)
 }
 
 /// The existing files that differ from the last commit, with untracked but without ignored files.
@@ -97,10 +171,9 @@ pub fn diff(options: &[&str], context: &Context) -> Result<Report, ToolError> {
 /// # Errors
 /// As [`status`]; `GitFailed` if the list is longer than a program's output may be.
 pub fn changed_files(context: &Context) -> Result<Vec<String>, ToolError> {
-    let repository = repository(context)?;
     let options = ["--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"];
     let arguments = [&["status", SUBMODULES], &options[..]].concat();
-    let output = run(&arguments, &repository, context)?.output;
+    let Report { output, repository } = run(&arguments, context)?;
     if output.stdout.total > output.stdout.bytes.len() as u64 {
         return Err(ToolError::failed("GitFailed", "more files have changed than can be listed"));
     }
@@ -131,27 +204,16 @@ fn changed_file(entry: &[u8]) -> Option<String> {
     (in_tree != b'D' && !staged_and_gone && !path.ends_with('/')).then(|| path.to_owned())
 }
 
-/// Runs git with everything overridden that the repository names, on the files of the workspace.
-fn run(
-    arguments: &[&str],
-    repository: &Repository,
-    context: &Context,
-) -> Result<Report, ToolError> {
-    // Only git can list its settings, since configuration files include others.
-    let list = ["config", "--list", "--name-only", "-z"];
-    let listed = checked(&command(&list, &[], repository), repository, context)?;
-    if listed.stdout.total > listed.stdout.bytes.len() as u64 {
-        return Err(ToolError::failed("GitFailed", "the repository has too many settings"));
-    }
-    let settings = filter_overrides(&listed.stdout.bytes)?;
-    let here: &[&str] = if repository.prefix.is_empty() { &[] } else { &["--", "."] };
-    let command = command(&[arguments, here].concat(), &settings, repository);
-    let output = checked(&command, repository, context)?;
-    Ok(Report { output, outside: repository.outside.clone() })
+/// Runs git on the files of the workspace.
+fn run(arguments: &[&str], context: &Context) -> Result<Report, ToolError> {
+    let git = Git::find(context)?;
+    let here: &[&str] = if git.repository.prefix.is_empty() { &[] } else { &["--", "."] };
+    let output = git.run(&git.command(&[arguments, here].concat()), context)?;
+    Ok(Report { output, repository: git.repository })
 }
 
 /// Settings that disable each filter named in `names`, a list separated by NUL.
-fn filter_overrides(names: &[u8]) -> Result<Vec<(String, &'static str)>, ToolError> {
+fn filter_overrides(names: &[u8]) -> Result<Vec<(String, String)>, ToolError> {
     let mut settings = Vec::new();
     for name in names.split(|&byte| byte == 0).filter(|name| name.starts_with(b"filter.")) {
         let Ok(name) = str::from_utf8(name) else {
@@ -161,34 +223,14 @@ fn filter_overrides(names: &[u8]) -> Result<Vec<(String, &'static str)>, ToolErr
             return Err(ToolError::conflict("GitFailed", message));
         };
         match name.rsplit_once('.') {
-            Some((_, "clean" | "smudge" | "process")) => settings.push((name.to_owned(), "")),
-            Some((_, "required")) => settings.push((name.to_owned(), "false")),
+            Some((_, "clean" | "smudge" | "process")) => {
+                settings.push((name.to_owned(), String::new()));
+            }
+            Some((_, "required")) => settings.push((name.to_owned(), "false".to_owned())),
             _ => {}
         }
     }
     Ok(settings)
-}
-
-fn command(arguments: &[&str], settings: &[(String, &str)], repository: &Repository) -> Command {
-    let fixed = SETTINGS.iter().map(|&(key, value)| (key, value));
-    let found = settings.iter().map(|(key, value)| (key.as_str(), *value));
-    let settings: Vec<(&str, &str)> = fixed.chain(found).collect();
-    let mut environment: Vec<(String, String)> =
-        ENVIRONMENT.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-    environment.push(("GIT_DIR".to_owned(), repository.git_dir.clone()));
-    // Otherwise `core.worktree` could point elsewhere.
-    environment.push(("GIT_WORK_TREE".to_owned(), repository.work_tree.clone()));
-    // Not `-c`, which would cut a name at its first `=`.
-    environment.push(("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string()));
-    for (index, (key, value)) in settings.into_iter().enumerate() {
-        environment.push((format!("GIT_CONFIG_KEY_{index}"), key.to_owned()));
-        environment.push((format!("GIT_CONFIG_VALUE_{index}"), value.to_owned()));
-    }
-    Command {
-        environment,
-        changes: Changes::None,
-        ..process::command("git", &[&["--no-pager"], arguments].concat())
-    }
 }
 
 /// Runs a command; a failure of git is an error.
@@ -239,10 +281,11 @@ mod tests {
         let names = b"core.bare\0filter.lfs.clean\0filter.a=b.c.process\0filter.x.required\0\
             filter.x.other\0diff.x.textconv\0";
         let wanted = [
-            ("filter.lfs.clean".to_owned(), ""),
-            ("filter.a=b.c.process".to_owned(), ""),
-            ("filter.x.required".to_owned(), "false"),
+            ("filter.lfs.clean", ""),
+            ("filter.a=b.c.process", ""),
+            ("filter.x.required", "false"),
         ];
+        let wanted = wanted.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(filter_overrides(names).unwrap(), wanted);
         assert_eq!(filter_overrides(b"filter.\xff.clean\0").unwrap_err().code, "GitFailed");
     }

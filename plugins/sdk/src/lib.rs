@@ -70,6 +70,11 @@ pub mod history {
     };
 }
 
+/// Commits to the git repository of the workspace, which programs prepare.
+pub mod git_commit {
+    pub use crate::bindings::cofferdam::host::git_commit::{Error, Preparation, finish, prepare};
+}
+
 /// Log messages for the operator of the host.
 pub mod log {
     pub use crate::bindings::cofferdam::host::log::{Level, emit};

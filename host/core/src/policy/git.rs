@@ -116,6 +116,52 @@ pub fn working_tree(config: &str) -> Option<String> {
     variables(config).into_iter().rfind(is_named).map(|found| found.value)
 }
 
+/// How a repository is stored, as its configuration says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Storage {
+    /// Whether references get a log that have none yet.
+    pub has_logs: bool,
+    /// Whether each working tree has further configuration, in `config.worktree`.
+    pub has_worktree_config: bool,
+}
+
+/// Extensions of the format that change neither objects, references nor the index.
+const NEUTRAL_EXTENSIONS: [&str; 5] =
+    ["noop", "noop-v1", "partialclone", "preciousobjects", "relativeworktrees"];
+
+/// Returns how a repository with loose objects of SHA-1 and references in files is stored. Included
+/// files are not considered, as git does for the format.
+///
+/// # Errors
+/// The variable and its value if the repository is stored in another way.
+pub fn storage(config: &str) -> Result<Storage, String> {
+    let mut storage = Storage { has_logs: true, has_worktree_config: false };
+    for Variable { section, name, value } in variables(config) {
+        let is_false =
+            matches!(value.to_ascii_lowercase().as_str(), "false" | "no" | "off" | "0" | "");
+        let is_known = match (section.as_str(), name.as_str()) {
+            ("core", "logallrefupdates") => {
+                storage.has_logs = !is_false;
+                true
+            }
+            ("extensions", "worktreeconfig") => {
+                storage.has_worktree_config = !is_false;
+                true
+            }
+            ("core", "repositoryformatversion") => matches!(value.as_str(), "0" | "1"),
+            ("core", "sharedrepository") => is_false || value == "umask",
+            ("extensions", "objectformat") => value == "sha1",
+            ("extensions", "refstorage") => value == "files",
+            ("extensions", name) => NEUTRAL_EXTENSIONS.contains(&name),
+            _ => true,
+        };
+        if !is_known {
+            return Err(format!("{section}.{name} = {value}"));
+        }
+    }
+    Ok(storage)
+}
+
 /// The prefix of a path in a configuration that need not exist.
 const OPTIONAL_PATH: &str = ":(optional)";
 
@@ -300,6 +346,39 @@ mod tests {
             ("src", None),
         ] {
             assert_eq!(Mark::of(name), mark, "{name}");
+        }
+    }
+
+    #[test]
+    fn how_a_repository_is_stored_is_known_or_refused() {
+        let found = |config: &str| storage(config);
+        let plain = Storage { has_logs: true, has_worktree_config: false };
+        for config in [
+            "",
+            "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha1\n",
+            "[extensions]\n\tpartialClone = origin\n\trefStorage = files\n",
+            "[core]\n\tsharedRepository = umask\n",
+        ] {
+            assert_eq!(found(config), Ok(plain), "{config}");
+        }
+        assert_eq!(
+            found("[core]\nlogAllRefUpdates = false\n"),
+            Ok(Storage { has_logs: false, ..plain })
+        );
+        assert_eq!(
+            found("[extensions]\nworktreeConfig = true\n"),
+            Ok(Storage { has_worktree_config: true, ..plain })
+        );
+        for (config, named) in [
+            ("[core]\nrepositoryformatversion = 2\n", "core.repositoryformatversion = 2"),
+            ("[extensions]\nobjectFormat = sha256\n", "extensions.objectformat = sha256"),
+            ("[extensions]\nrefStorage = reftable\n", "extensions.refstorage = reftable"),
+            ("[extensions]\ncompatObjectFormat = sha256\n", "compatobjectformat"),
+            ("[extensions]\nnew = true\n", "extensions.new = true"),
+            ("[core]\nsharedRepository = group\n", "core.sharedrepository = group"),
+        ] {
+            let refused = found(config).err().unwrap_or_default();
+            assert!(refused.contains(named), "{refused}");
         }
     }
 

@@ -1,5 +1,5 @@
 //! What plugins can import: files, bulk reading, native programs, agents, backends, HTTP, a
-//! cache, the history of a session, messages, progress.
+//! cache, the history of a session, commits to git, messages, progress.
 //!
 //! All interfaces are linked here, one line each. What a call may do with them depends on its
 //! [`CallState`], which is created from the permissions of the call.
@@ -11,6 +11,7 @@ mod cache;
 mod command;
 mod context;
 mod files;
+mod git_commit;
 mod history;
 mod http;
 mod log;
@@ -63,6 +64,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wit::host::process::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::agents::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::cache::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::host::git_commit::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::history::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::types::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::linting::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;

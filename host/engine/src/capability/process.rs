@@ -29,7 +29,7 @@ use cofferdam_workspace::{
 };
 
 /// The program that can read the workspace's repository outside of the workspace.
-const GIT: &str = "git";
+pub(super) const GIT: &str = "git";
 
 /// The directory for copies of the workspace, if a program can't see it otherwise. Not `/tmp`,
 /// which is in memory on many systems.
@@ -146,7 +146,7 @@ impl CallState {
         })
     }
 
-    fn locate(&self) -> std::result::Result<workspace::Repository, RepositoryError> {
+    pub(super) fn locate(&self) -> std::result::Result<workspace::Repository, RepositoryError> {
         let services = &self.context.services;
         let home = services.programs.environment.get("HOME").map(Path::new);
         workspace::Repository::find(services.workspace.path(), home)
@@ -176,7 +176,7 @@ impl CallState {
     }
 
     /// Checks whether the call may run the program at all.
-    fn allow_name(&self, program: &str) -> std::result::Result<(), Error> {
+    pub(super) fn allow_name(&self, program: &str) -> std::result::Result<(), Error> {
         let permissions = &self.context.permissions;
         if !permissions.capabilities.process.contains(program) {
             let plugin = permissions.plugin();

@@ -12,6 +12,7 @@ use super::messages::Messages;
 use super::meter::Meter;
 use super::wasi_context;
 use crate::call::{Control, Usage};
+use cofferdam_workspace::GitCommit;
 
 /// The data of an instance's store, created from the permissions of its call. It decides what the
 /// instance may do.
@@ -23,6 +24,8 @@ pub struct CallState {
     pub(crate) messages: Messages,
     /// What programs leave although they fail; `None`: nothing was named.
     pub(crate) keep_files: Option<Vec<String>>,
+    /// The commit to git that is being prepared.
+    pub(crate) git_commit: Option<GitCommit>,
     /// How many scanners are open.
     pub(crate) scanners: usize,
     pub(crate) context: Arc<CallContext>,
@@ -48,6 +51,7 @@ impl CallState {
             http: HttpState::new(context, &messages),
             messages,
             keep_files: None,
+            git_commit: None,
             scanners: 0,
             meter: Meter::new(limits),
             context: Arc::clone(context),

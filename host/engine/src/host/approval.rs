@@ -76,17 +76,17 @@ impl Host {
     }
 
     /// Runs a call if the workspace has not changed since the user was asked. Checks this again
-    /// before its changes are committed, unless the call asks agents, which change the workspace by
-    /// their own calls.
+    /// before its changes are committed, unless the call changes the workspace itself: by agents, which
+    /// make calls of their own, or by a commit to git.
     pub(super) async fn run_if_unchanged(
         &self,
         approved: &Approved,
-        asks_agents: bool,
+        changes_itself: bool,
         run: impl Future<Output = Performed>,
     ) -> Result<Performed, Failure> {
         self.check_unchanged(approved).await?;
         let performed = run.await;
-        if !asks_agents && matches!(performed.outcome, Outcome::Executed(_)) {
+        if !changes_itself && matches!(performed.outcome, Outcome::Executed(_)) {
             self.check_unchanged(approved).await?;
         }
         Ok(performed)

@@ -79,6 +79,9 @@ impl Host {
         if is_shared && granted.asks_agents() {
             return Err(dispatch::not_in_transaction());
         }
+        if is_shared && granted.commits_to_git() {
+            return Err(dispatch::git_commit_not_in_transaction());
+        }
         if run.options.atomic && granted.may_undo() {
             return Err(dispatch::undo_not_in_transaction());
         }
@@ -118,12 +121,12 @@ impl Host {
     ) -> Result<Performed, Failure> {
         let options = active.run.options;
         let mut cancelled = std::pin::pin!(cancelled(options.cancel.clone()));
-        let asks_agents = call.asks_agents();
+        let changes_itself = call.asks_agents() || call.commits_to_git();
         let tool = Arc::clone(call.call().tool());
         if !call.may_write() {
             let tree = self.services.workspace.plain();
             let run = async { self.execute_call(active, call, tree, cancelled).await.into() };
-            return self.run_if_unchanged(&approved, asks_agents, run).await;
+            return self.run_if_unchanged(&approved, changes_itself, run).await;
         }
         let asks = self.executed(active.run) == Executed::Ask && !call.needs_approval();
         let asks = asks.then(|| call.clone());
@@ -137,7 +140,7 @@ impl Host {
         };
         let tree = Arc::clone(transaction.overlay());
         let run = async { self.execute_call(active, call, &tree, cancelled).await.into() };
-        let performed = self.run_if_unchanged(&approved, asks_agents, run).await?;
+        let performed = self.run_if_unchanged(&approved, changes_itself, run).await?;
         let Outcome::Executed(output) = performed.outcome else { return Ok(performed) };
         let transaction = match approved.change {
             Some(shown) => Self::if_as_previewed(transaction, shown).await?,
