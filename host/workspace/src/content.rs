@@ -1,6 +1,6 @@
 //! The old and new content of changed files, and their diff.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek as _};
 use std::os::fd::OwnedFd;
@@ -10,10 +10,11 @@ use cofferdam_core::policy::OWN;
 use rustix::fs::{OFlags, Stat};
 use sha2::{Digest as _, Sha256};
 
-use crate::commit::{Change, Image, Kind, Net, Placed, net};
+use crate::commit::{Change, Image, Kind, Placed, net};
 use crate::diff::{self, Side};
 use crate::disk::{self, Spot};
 use crate::layout::IMAGES;
+use crate::renames;
 
 /// For how long the shortest diff is searched.
 const DIFF_TIME: Duration = Duration::from_secs(5);
@@ -70,7 +71,7 @@ impl Content {
     }
 
     /// The bytes of a file, or the target of a link.
-    fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Nothing => &[],
             Self::File { bytes, .. } => bytes,
@@ -142,8 +143,8 @@ pub struct Preview {
     pub digest: [u8; 32],
 }
 
-/// Returns the unified diff of changes, with exact renames as such, and a digest of them. `read_old` and `read_new` read the sides of a path;
-/// `read_new` gets the old image, too.
+/// Returns the unified diff of changes, with renames as such, and a digest of them. `read_old` and
+/// `read_new` read the sides of a path; `read_new` gets the old image, too.
 pub(crate) fn preview(
     changes: &[Change],
     read_old: impl Fn(&str, &Image) -> io::Result<Content>,
@@ -152,8 +153,8 @@ pub(crate) fn preview(
     let deadline = Instant::now() + DIFF_TIME;
     let (mut diff, mut digest) = (Vec::new(), Sha256::new());
     let net = net(changes);
-    let renames = renames(&net, &read_old, &read_new)?;
-    let sources: BTreeSet<&str> = renames.values().map(|(from, _)| *from).collect();
+    let renames = renames::find(&net, &read_old, &read_new, deadline)?;
+    let sources: BTreeSet<&str> = renames.values().map(|rename| rename.path).collect();
     for (path, (old, new)) in net {
         let before = old.map_or(Ok(Content::Nothing), |image| read_old(path, image))?;
         let after = new.map_or(Ok(Content::Nothing), |image| read_new(old, image))?;
@@ -166,74 +167,14 @@ pub(crate) fn preview(
         }
         match renames.get(path) {
             _ if sources.contains(path) => {}
-            Some((from, image)) => {
-                let from = (*from, side_of(image));
-                diff::render_rename(from, (path, after.side()), &mut diff);
+            Some(rename) => {
+                let before = read_old(rename.path, rename.image)?;
+                let from = (rename.path, before.side());
+                let to = (path, after.side());
+                diff::render_rename(from, to, rename.similarity, deadline, &mut diff);
             }
             None => diff::render(path, before.side(), after.side(), deadline, &mut diff),
         }
     }
     Ok(Preview { diff, digest: digest.finalize().into() })
-}
-
-/// Returns a side with the type of a file or link, without its content.
-fn side_of(image: &Image) -> Side<'static> {
-    match image.kind {
-        Kind::File => Side::File { executable: image.mode & 0o100 != 0, content: &[] },
-        Kind::Link => Side::Link { target: &[] },
-        Kind::Directory | Kind::Other => Side::Nothing,
-    }
-}
-
-/// A removed file or link, which may have been renamed.
-struct Removed<'a> {
-    path: &'a str,
-    image: &'a Image,
-    /// The digest of its content, once it was read.
-    digest: Option<[u8; 32]>,
-}
-
-/// Finds files and links that were renamed without a change of their content: the old path and file
-/// by the new path. Only files of the same size are read. If several fit, one of the same name is
-/// preferred; an empty file has to have the same name.
-fn renames<'a>(
-    net: &Net<'a>,
-    read_old: &impl Fn(&str, &Image) -> io::Result<Content>,
-    read_new: &impl Fn(Option<&Image>, &Image) -> io::Result<Content>,
-) -> io::Result<BTreeMap<&'a str, (&'a str, &'a Image)>> {
-    let is_shown = |image: &Image| matches!(image.kind, Kind::File | Kind::Link);
-    let key = |image: &Image| (image.kind == Kind::Link, image.size);
-    let mut removed: BTreeMap<_, Vec<Removed<'a>>> = BTreeMap::new();
-    for (path, (before, after)) in net {
-        if let (Some(before), None) = (before, after)
-            && is_shown(before)
-        {
-            let found = Removed { path, image: before, digest: None };
-            removed.entry(key(before)).or_default().push(found);
-        }
-    }
-    let mut renames = BTreeMap::new();
-    for (path, (before, after)) in net {
-        let (None, Some(after)) = (before, after) else { continue };
-        let Some(candidates) = removed.get_mut(&key(after)).filter(|_| is_shown(after)) else {
-            continue;
-        };
-        let hash = |content: Content| <[u8; 32]>::from(Sha256::digest(content.bytes()));
-        let wanted = hash(read_new(None, after)?);
-        for old in &mut *candidates {
-            if old.digest.is_none() {
-                old.digest = Some(hash(read_old(old.path, old.image)?));
-            }
-        }
-        let fits = |old: &Removed<'_>| old.digest == Some(wanted);
-        let has_name = |old: &Removed<'_>| disk::split(old.path).1 == disk::split(path).1;
-        let same_name = candidates.iter().position(|old| fits(old) && has_name(old));
-        let other = || candidates.iter().position(fits);
-        let index = same_name.or_else(|| if after.size > 0 { other() } else { None });
-        if let Some(index) = index {
-            let old = candidates.swap_remove(index);
-            renames.insert(*path, (old.path, old.image));
-        }
-    }
-    Ok(renames)
 }

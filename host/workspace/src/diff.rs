@@ -1,4 +1,4 @@
-//! Unified diffs as `git diff --find-renames=100%` prints them. No I/O: the caller passes both
+//! Unified diffs as `git diff --find-renames` prints them. No I/O: the caller passes both
 //! contents, finds the renames, orders the paths, and escapes control characters for a terminal.
 //!
 //! Source of the format: git-diff(1), "Generating patch text with -p". If there are several shortest
@@ -17,7 +17,7 @@ const CONTEXT_LINES: usize = 3;
 const BINARY_PREFIX_BYTES: usize = 8_000;
 
 /// Larger files are treated as binary: a diff would need too much memory.
-const TEXT_LIMIT_BYTES: usize = 8 * 1024 * 1024;
+pub(crate) const TEXT_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 
 /// The longest heading behind the line numbers of a hunk, in bytes.
 const HEADING_BYTES: usize = 80;
@@ -107,31 +107,17 @@ pub fn render(path: &str, before: Side<'_>, after: Side<'_>, deadline: Instant, 
         }
         _ => {}
     }
-    let same_content = before.content() == after.content();
-    if !same_content || before == Nothing || after == Nothing {
-        let kept_mode = before.mode().filter(|mode| after.mode() == Some(mode));
-        let kept_mode = kept_mode.map(|mode| format!(" {mode}")).unwrap_or_default();
-        put_line(out, &format!("index {}..{}{kept_mode}", before.blob(), after.blob()));
-    }
-    if same_content {
-        return;
-    }
-
-    let name_of = |side, name| if side == Nothing { "/dev/null".to_owned() } else { name };
-    let (old_name, new_name) = (name_of(before, old_name), name_of(after, new_name));
-    if before.is_binary() || after.is_binary() {
-        put_line(out, &format!("Binary files {old_name} and {new_name} differ"));
-        return;
-    }
-    // A tab terminates a name with a space, since `patch` parses the rest of the line as a time.
-    let end_of = |name: &str| if name.contains(' ') { "\t" } else { "" };
-    put_line(out, &format!("--- {old_name}{}", end_of(&old_name)));
-    put_line(out, &format!("+++ {new_name}{}", end_of(&new_name)));
-    put_hunks(&lines(before.content()), &lines(after.content()), deadline, out);
+    put_content((&old_name, before), (&new_name, after), deadline, out);
 }
 
-/// Appends the diff of a file or link that was renamed without a change of its content.
-pub fn render_rename(from: (&str, Side<'_>), to: (&str, Side<'_>), out: &mut Vec<u8>) {
+/// Appends the diff of a file or link that was renamed. `similarity` is in percent.
+pub fn render_rename(
+    from: (&str, Side<'_>),
+    to: (&str, Side<'_>),
+    similarity: u64,
+    deadline: Instant,
+    out: &mut Vec<u8>,
+) {
     let ((old, before), (new, after)) = (from, to);
     let (old_name, new_name) = (quoted(format!("a/{old}")), quoted(format!("b/{new}")));
     put_line(out, &format!("diff --git {old_name} {new_name}"));
@@ -141,11 +127,42 @@ pub fn render_rename(from: (&str, Side<'_>), to: (&str, Side<'_>), out: &mut Vec
         put_line(out, &format!("old mode {old}\nnew mode {new}"));
     }
     let (old, new) = (quoted(old.to_owned()), quoted(new.to_owned()));
-    put_line(out, &format!("similarity index 100%\nrename from {old}\nrename to {new}"));
+    put_line(out, &format!("similarity index {similarity}%\nrename from {old}\nrename to {new}"));
+    put_content((&old_name, before), (&new_name, after), deadline, out);
+}
+
+/// Appends the blobs and the hunks, if the contents differ or one does not exist.
+fn put_content(
+    (old_name, before): (&str, Side<'_>),
+    (new_name, after): (&str, Side<'_>),
+    deadline: Instant,
+    out: &mut Vec<u8>,
+) {
+    let same_content = before.content() == after.content();
+    if !same_content || before == Side::Nothing || after == Side::Nothing {
+        let kept_mode = before.mode().filter(|mode| after.mode() == Some(mode));
+        let kept_mode = kept_mode.map(|mode| format!(" {mode}")).unwrap_or_default();
+        put_line(out, &format!("index {}..{}{kept_mode}", before.blob(), after.blob()));
+    }
+    if same_content {
+        return;
+    }
+
+    let name_of = |side, name| if side == Side::Nothing { "/dev/null" } else { name };
+    let (old_name, new_name) = (name_of(before, old_name), name_of(after, new_name));
+    if before.is_binary() || after.is_binary() {
+        put_line(out, &format!("Binary files {old_name} and {new_name} differ"));
+        return;
+    }
+    // A tab terminates a name with a space, since `patch` parses the rest of the line as a time.
+    let end_of = |name: &str| if name.contains(' ') { "\t" } else { "" };
+    put_line(out, &format!("--- {old_name}{}", end_of(old_name)));
+    put_line(out, &format!("+++ {new_name}{}", end_of(new_name)));
+    put_hunks(&lines(before.content()), &lines(after.content()), deadline, out);
 }
 
 /// Splits into lines, with their ends. Only a line feed ends a line, not a carriage return.
-fn lines(content: &[u8]) -> Vec<&[u8]> {
+pub(crate) fn lines(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 

@@ -41,6 +41,7 @@ mod plan;
 mod plugin_cache;
 pub mod private;
 mod quota;
+mod renames;
 mod repository;
 mod restore;
 mod run_dir;

@@ -9,7 +9,7 @@
     reason = "tests"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -766,6 +766,66 @@ fn renames_are_shown_as_renames() {
     let commit = transaction.commit(Purpose::default()).unwrap().unwrap();
     let kept = History::new(workspace).diff(&commit.id).unwrap();
     assert_eq!(String::from_utf8(kept).unwrap(), shown);
+}
+
+/// Git itself finds the same renames, and applies the diff.
+#[test]
+fn changed_files_are_renamed_where_git_says_so() {
+    let text = |lines: std::ops::Range<u32>| -> String {
+        lines.map(|line| format!("this is the line with the number {line}\n")).collect()
+    };
+    let files = [
+        ("changed", text(0..20)),
+        ("half", text(100..120)),
+        ("other", text(200..220)),
+        ("twice/name", text(300..340)),
+        ("unrelated", text(400..420)),
+        ("short", "x\n".to_owned()),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let git = |args: &[&str]| {
+        let git = Command::new("git").current_dir(root).args(args).output().unwrap();
+        assert!(git.status.success(), "{args:?}: {git:?}");
+        String::from_utf8(git.stdout).unwrap()
+    };
+    for (path, content) in &files {
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::write(root.join(path), content).unwrap();
+    }
+    git(&["init", "--quiet"]);
+    git(&["add", "--all"]);
+    let before = git(&["write-tree"]);
+    let workspace = open(root);
+    let (transaction, _) = begin(&workspace);
+    let overlay = transaction.overlay();
+    for (path, _) in &files {
+        overlay.remove_file(path).unwrap();
+    }
+    write(overlay, "new", &(text(0..19) + "one more\n"));
+    write(overlay, "a b", &(text(100..112) + &text(500..508)));
+    write(overlay, "less than half", &(text(200..208) + &text(600..612)));
+    write(overlay, "elsewhere", &(text(300..338) + "end\n"));
+    write(overlay, "else/name", &(text(300..338) + "end\n"));
+    write(overlay, "tiny", "y\n");
+    let shown = String::from_utf8(transaction.diff().unwrap()).unwrap();
+    let commit = transaction.commit(Purpose::default()).unwrap().unwrap();
+    let kept = History::new(Arc::clone(&workspace)).diff(&commit.id).unwrap();
+    assert_eq!(String::from_utf8(kept).unwrap(), shown);
+
+    git(&["add", "--all", ":!.cofferdam"]);
+    let after = git(&["write-tree"]);
+    let found = |diff: &str| -> BTreeSet<String> {
+        let is_name = |line: &&str| line.starts_with("rename ");
+        diff.lines().filter(is_name).map(str::to_owned).collect()
+    };
+    let wanted = git(&["diff", "--find-renames", before.trim(), after.trim()]);
+    assert_eq!(found(&shown), found(&wanted), "{shown}\n{wanted}");
+    assert_eq!(found(&shown).len(), 6);
+    git(&["read-tree", "--reset", "-u", before.trim()]);
+    fs::write(root.join(".git/diff"), &shown).unwrap();
+    git(&["apply", "--index", ".git/diff"]);
+    assert_eq!(git(&["write-tree"]), after);
 }
 
 /// Returns the blobs of a new file in a diff.
