@@ -181,9 +181,8 @@ impl Lines {
     /// The share of the larger file that is in both, in percent. Files that are not the same are not
     /// wholly similar.
     fn similarity(&self, other: &Self) -> u64 {
-        let common = |(line, bytes): (&u64, &u64)| {
-            other.bytes.get(line).map_or(0, |own| *own.min(bytes))
-        };
+        let common =
+            |(line, bytes): (&u64, &u64)| other.bytes.get(line).map_or(0, |own| *own.min(bytes));
         let common: u64 = self.bytes.iter().map(common).sum();
         (common * 100 / self.total.max(other.total).max(1)).min(99)
     }

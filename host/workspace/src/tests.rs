@@ -806,6 +806,7 @@ fn changed_files_are_renamed_where_git_says_so() {
     write(overlay, "a b", &(text(100..112) + &text(500..508)));
     write(overlay, "less than half", &(text(200..208) + &text(600..612)));
     write(overlay, "elsewhere", &(text(300..338) + "end\n"));
+    overlay.create_directory("else", &Quota::unlimited()).unwrap();
     write(overlay, "else/name", &(text(300..338) + "end\n"));
     write(overlay, "tiny", "y\n");
     let shown = String::from_utf8(transaction.diff().unwrap()).unwrap();
