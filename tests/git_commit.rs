@@ -137,10 +137,7 @@ fn without_each_part_of_the_grant_nothing_is_committed() {
 #[test]
 fn a_commit_is_not_part_of_a_transaction_or_of_a_narrow_scope() {
     let place = place();
-    configure(
-        &place,
-        &format!("{GRANT}[roles.narrow]\ntools = ['git_commit.*']\nscope = ['a']\n"),
-    );
+    configure(&place, &format!("{GRANT}[roles.narrow]\ntools = ['git_commit.*']\nscope = ['a']\n"));
     place.write("a", "two\n");
     let head = git(&place.workspace(), &["rev-parse", "HEAD"]);
     for option in ["--atomic", "--dry-run"] {

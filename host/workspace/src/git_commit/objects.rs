@@ -219,7 +219,7 @@ fn is_hex(text: &str) -> bool {
 }
 
 /// Decompresses a loose object, and checks its length and its id. The result begins with its header.
-fn unpack(id: &str, packed: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn unpack(id: &str, packed: &[u8]) -> Result<Vec<u8>> {
     let wrong = |why: &str| invalid(format!("the object {id} {why}"));
     let mut decoder = ZlibDecoder::new(packed);
     let mut object = Vec::new();

@@ -422,7 +422,7 @@ fn what_is_no_loose_object_is_refused() {
         let directory = objects(commit).join("01");
         fs::create_dir_all(&directory).unwrap();
         for number in 0..100_000 {
-            fs::File::create(directory.join(format!("{number:038x}"))).unwrap();
+            File::create(directory.join(format!("{number:038x}"))).unwrap();
         }
         None
     });
