@@ -478,7 +478,7 @@ const OTHER_WRITERS: [&str; 5] = [
 ];
 
 /// All built-in tools.
-const TOOLS: [&str; 44] = [
+const TOOLS: [&str; 45] = [
     "beads.approve_bead",
     "beads.ask_followup",
     "beads.close_bead",
@@ -512,6 +512,7 @@ const TOOLS: [&str; 44] = [
     "lint_agent.ruff_config",
     "lint_agent.run_linter",
     "lint_agent.submit",
+    "pdf.read_pdf",
     "report.save_agent_report",
     "shell.bash",
     "shell.run_command",

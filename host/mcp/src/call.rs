@@ -21,7 +21,7 @@ use super::connection::{self, Connection, Request};
 use super::offer::Offer;
 use super::results::AnsweredCall;
 use super::slot::Slot;
-use cofferdam_core::envelope::Answer;
+use cofferdam_core::envelope::{Answer, take_image};
 use cofferdam_core::outcome::{DenialCode, Failure, Outcome, Status};
 use cofferdam_core::schema::similar;
 use cofferdam_engine::call::Observer;
@@ -70,10 +70,7 @@ impl Server {
             return reply.map(CallToolResponse::from);
         }
         match ended {
-            Ok((answer, effects)) => {
-                let most = offer.host.policy().limits().result;
-                Ok(self.result(&tool, answer, effects, most).into())
-            }
+            Ok((answer, effects)) => Ok(self.result(&offer, &tool, answer, effects).into()),
             Err(refusal) => self.refused(&tool, refusal).map(CallToolResponse::from),
         }
     }
@@ -98,6 +95,7 @@ impl Server {
             origin: offer.host.telemetry().map(|_| origin(context)).unwrap_or_default(),
             client: connection::client(&context.extensions),
             session: Connection::of(&context.extensions).session,
+            images: true,
             ..RunOptions::default()
         };
         let token = context.meta.get_progress_token();
@@ -141,11 +139,23 @@ impl Server {
         }
     }
 
-    fn result(&self, tool: &str, answer: Answer, effects: Effects, most: usize) -> CallToolResult {
-        let results = &self.shared.results;
-        let call = AnsweredCall { tool, role: self.role.as_deref(), budget: most };
+    fn result(
+        &self,
+        offer: &Offer,
+        tool: &str,
+        answer: Answer,
+        effects: Effects,
+    ) -> CallToolResult {
+        let (results, role) = (&self.shared.results, self.role.as_deref());
+        let budget = offer.host.policy().limits().result;
+        let call = AnsweredCall { tool, role, budget };
         let mut result = match answer.outcome {
-            Outcome::Executed(output) => results.result(call, output),
+            Outcome::Executed(mut output) => {
+                let role = offer.host.role(role).ok().flatten();
+                let entry = offer.host.registry().resolve(tool, role).ok();
+                let image = entry.and_then(|entry| take_image(&entry.tool().output, &mut output));
+                results.result(call, output, image)
+            }
             Outcome::Failed(Failure { code, message, detail, .. }) => {
                 let nearest = match code.as_str() == DenialCode::ToolNotInRole.as_str() {
                     true => format!(". {}", self.nearest(tool)),

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rmcp::ErrorData;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use url::Url;
 
 use super::Server;
@@ -36,7 +36,8 @@ impl Server {
                     .with_mime_type("application/jsonl"),
             );
         }
-        let found = self.ask(client, "files.glob", ("pattern", "**/*")).await.unwrap_or_default();
+        let found =
+            self.ask(client, "files.glob", [("pattern", "**/*".into())]).await.unwrap_or_default();
         let mut files: Vec<&str> =
             found["files"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         files.sort_unstable();
@@ -99,7 +100,8 @@ impl Server {
         let Some(path) = path.as_deref().and_then(Path::to_str) else {
             return Err(unknown(format!("there is no resource {uri} here")));
         };
-        match self.ask(client, "files.read_file", ("path", path)).await {
+        let args = [("path", path.into()), ("raw", true.into())];
+        match self.ask(client, "files.read_file", args).await {
             Ok(file) => text(file["content"].as_str().unwrap_or_default().to_owned(), "text/plain"),
             Err(failure) => Err(unknown(format!("{}: {}", failure.code, failure.message))),
         }
@@ -110,9 +112,9 @@ impl Server {
         &self,
         client: Client,
         tool: &str,
-        (name, value): (&str, &str),
+        args: impl IntoIterator<Item = (&str, Value)>,
     ) -> Result<Value, Failure> {
-        let args = Map::from_iter([(name.to_owned(), value.into())]);
+        let args = args.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let options = RunOptions { role: self.role.clone(), client, ..RunOptions::default() };
         match self.offer().host.call_parsed(tool, args, &options).await {
             Ok((answer, _)) => match answer.outcome {

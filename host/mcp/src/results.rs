@@ -12,6 +12,7 @@ use url::Url;
 use uuid::Uuid;
 
 use super::text;
+use cofferdam_core::envelope::Image;
 use cofferdam_workspace::{KeptOutput, Workspace};
 
 /// How much of a large answer is shown, in bytes.
@@ -103,8 +104,13 @@ pub(super) struct AnsweredCall<'a> {
 
 impl Results {
     /// Returns an answer within its budget as structured content for programs, and as [`text`] for
-    /// models; a larger one as a link.
-    pub(super) fn result(&self, call: AnsweredCall<'_>, answer: Value) -> CallToolResult {
+    /// models; a larger one as a link. An image is a block after them.
+    pub(super) fn result(
+        &self,
+        call: AnsweredCall<'_>,
+        answer: Value,
+        image: Option<Image>,
+    ) -> CallToolResult {
         let (json, text) = (answer.to_string(), text::of(&answer));
         let bytes = json.len();
         let (content, structured) = if bytes <= call.budget {
@@ -122,7 +128,8 @@ impl Results {
             };
             (content, json!({"stored": {"uri": uri, "bytes": bytes}}))
         };
-        let mut result = CallToolResult::success(content);
+        let image = image.map(|image| ContentBlock::image(image.data, image.mime_type));
+        let mut result = CallToolResult::success(content.into_iter().chain(image).collect());
         result.structured_content = Some(structured);
         result
     }
@@ -358,7 +365,7 @@ mod tests {
         let results = Results::default();
         let answer = json!({"text": "é".repeat(20_000)});
         let whole = answer.to_string();
-        let result = results.result(call(Some("reader"), 1000), answer);
+        let result = results.result(call(Some("reader"), 1000), answer, None);
         let stored = &result.structured_content.as_ref().unwrap()["stored"];
         assert_eq!(stored["bytes"], whole.len());
         let uri = stored["uri"].as_str().unwrap();
@@ -420,14 +427,33 @@ mod tests {
     fn a_text_is_not_escaped_and_stands_once() {
         let results = Results::default();
         let answer = json!({"path": "a.py", "content": "print(\"é\")\n", "total_lines": 1});
-        let result = results.result(call(None, 1000), answer.clone());
+        let result = results.result(call(None, 1000), answer.clone(), None);
         let content = serde_json::to_value(&result.content).unwrap();
         let text = "{\"path\":\"a.py\",\"total_lines\":1}\nprint(\"é\")\n";
         assert_eq!(content, json!([{"type": "text", "text": text}]));
         assert_eq!(result.structured_content, Some(answer));
-        let short = results.result(call(None, 1000), json!({"changed": true}));
+        let short = results.result(call(None, 1000), json!({"changed": true}), None);
         let short = serde_json::to_value(&short.content).unwrap();
         assert_eq!(short[0]["text"], r#"{"changed":true}"#);
+    }
+
+    #[test]
+    fn an_image_is_a_block_after_its_description() {
+        let results = Results::default();
+        let answer = json!({"path": "a.png", "image": {"mime_type": "image/png", "width": 1}});
+        let image =
+            || Some(Image { mime_type: "image/png".to_owned(), data: "iVBO".repeat(10_000) });
+        let block =
+            json!({"type": "image", "data": image().unwrap().data, "mimeType": "image/png"});
+        let result = results.result(call(None, 1000), answer.clone(), image());
+        let content = serde_json::to_value(&result.content).unwrap();
+        assert_eq!(content, json!([{"type": "text", "text": answer.to_string()}, block]));
+        assert_eq!(result.structured_content, Some(answer));
+        // A description that is too large is a link; the image is shown anyway.
+        let long = json!({"path": "x".repeat(2000)});
+        let result = results.result(call(None, 1000), long, image());
+        let content = serde_json::to_value(&result.content).unwrap();
+        assert_eq!((&content[1]["type"], &content[2]), (&json!("resource_link"), &block));
     }
 
     #[test]
@@ -445,7 +471,7 @@ mod tests {
             bytes,
         };
         let outputs = vec![output("a.1.stderr", bytes), output("gone.1.stdout", 1 << 30)];
-        let mut result = results.result(call(Some("reader"), 1000), json!({"text": "x"}));
+        let mut result = results.result(call(Some("reader"), 1000), json!({"text": "x"}), None);
         results.add_outputs(call(Some("reader"), 1000), &mut result, outputs);
         let result = serde_json::to_value(result).unwrap();
         let content = result["content"].as_array().unwrap();
@@ -485,7 +511,7 @@ mod tests {
         let large = "x".repeat(MAX_KEPT_BYTES / 6);
         let uris: Vec<String> = (0..4)
             .map(|_| {
-                let result = results.result(call(None, 10), json!({"text": large}));
+                let result = results.result(call(None, 10), json!({"text": large}), None);
                 let stored = &result.structured_content.unwrap()["stored"];
                 stored["uri"].as_str().unwrap().to_owned()
             })

@@ -1,9 +1,12 @@
 //! The `files` plugin: reading, writing, moving, copying, deleting, listing and finding files.
 //!
-//! There is one module for each tool, and [`paths`] for moving, copying and deleting; [`pattern`] implements globs, [`text`] detects encodings.
+//! There is one module for each tool, and [`paths`] for moving, copying and deleting; [`pattern`] implements
+//! globs, [`text`] detects encodings. [`image`] and [`notebook`] read what is not plain text.
 //! Only this module calls the host.
 
 pub mod glob;
+pub mod image;
+pub mod notebook;
 pub mod paths;
 pub mod pattern;
 pub mod read;
@@ -123,6 +126,7 @@ mod tests {
         let at = |name: &str| directory.path().join(name);
         std::fs::write(at("long"), format!("a\n{}\n", "x".repeat(3000))).unwrap();
         std::fs::write(at("wide"), b"\xff\xfea\0\n\0").unwrap();
+        std::fs::write(at("image"), image::tests::plain(2, 2, ::image::ImageFormat::Png)).unwrap();
         std::os::unix::fs::symlink("long", at("link")).unwrap();
         let args = |value: Value| value.to_string();
         let valid = |schema: &str, answer: Value| {
@@ -132,6 +136,7 @@ mod tests {
             serde_json::json!({"path": "long"}),
             serde_json::json!({"path": "long", "numbered": true}),
             serde_json::json!({"path": "long", "limit": 1}),
+            serde_json::json!({"path": "image"}),
         ] {
             let read_file = serde_json::from_str(&args(read_file)).unwrap();
             let answer = Files::read_file(read_file, &context).unwrap();

@@ -1,10 +1,11 @@
-//! `read_file`: returns a text file unchanged: all of it, or a page of its lines, numbered if asked for.
+//! `read_file`: returns a text file unchanged: all of it, or a page of its lines, numbered if asked for. It
+//! shows images, and returns the text of notebooks in the same pages.
 
-use cofferdam_sdk::{Context, ToolError};
+use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
 use crate::text::{PAGE_BYTES, beginning, json_size};
-use crate::{read, text};
+use crate::{image, notebook, read, text};
 
 /// The arguments of `read_file`.
 #[derive(Debug, Default, Deserialize)]
@@ -19,6 +20,9 @@ pub struct Args {
     /// Whether each line begins with its number and a tab.
     #[serde(default)]
     pub numbered: bool,
+    /// Whether a file is only returned if it is text, and as it is.
+    #[serde(default)]
+    pub raw: bool,
 }
 
 /// The result of `read_file`.
@@ -26,10 +30,13 @@ pub struct Args {
 pub struct Output {
     /// The absolute path of the file.
     pub path: String,
-    /// The text of the file, or of the page.
+    /// The text of the file, or of the page; of an image its description.
     pub content: String,
     /// The size of the file in bytes.
     pub size: usize,
+    /// The image, if the file is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<image::Image>,
     /// The page, if lines were chosen or numbered, or if not all of them fit in an answer.
     #[serde(flatten)]
     pub page: Option<Page>,
@@ -52,21 +59,54 @@ pub struct Page {
     pub truncated_lines: Option<usize>,
 }
 
-/// Reads a text file, or a page of it.
+/// What a file has for a model.
+enum Found {
+    Text(String),
+    Image(String, image::Image),
+}
+
+/// Reads a text file or what is text in a file, or a page of it; or an image.
 ///
 /// # Errors
-/// Those of [`Context::resolve`] and [`text::read_exact`]; `InvalidOffset` for an offset after the
-/// last line.
+/// Those of [`Context::resolve`], [`text::exact`] and [`image::read`]; `InvalidOffset` for an offset after
+/// the last line.
 pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     let path = context.resolve(&args.path)?;
-    let text = text::read_exact(&path, context)?;
-    let (path, size) = (context.absolute(&path), text.len());
+    let bytes = context.read(&path)?;
+    let (size, absolute) = (bytes.len(), context.absolute(&path));
+    let text = match found(&path, bytes, args.raw)? {
+        Found::Text(text) => text,
+        Found::Image(content, image) => {
+            return Ok(Output { path: absolute, content, size, image: Some(image), page: None });
+        }
+    };
+    let (path, image) = (absolute, None);
     let is_whole = args.offset.is_none() && args.limit.is_none() && !args.numbered;
     if is_whole && json_size(&text) <= PAGE_BYTES {
-        return Ok(Output { path, content: text, size, page: None });
+        return Ok(Output { path, content: text, size, image, page: None });
     }
     let (content, page) = page(&text, args)?;
-    Ok(Output { path, content, size, page: Some(page) })
+    Ok(Output { path, content, size, image, page: Some(page) })
+}
+
+/// Finds out what a file is by its content; notebooks, which are JSON, have a name of their own.
+fn found(path: &WorkspacePath, bytes: Vec<u8>, is_raw: bool) -> Result<Found, ToolError> {
+    match text::exact(bytes, path) {
+        Ok(text) if !is_raw && path.as_str().ends_with(".ipynb") => {
+            Ok(Found::Text(notebook::text(&text).unwrap_or(text)))
+        }
+        Ok(text) => Ok(Found::Text(text)),
+        Err((error, _)) if is_raw => Err(error),
+        Err((error, bytes)) if bytes.starts_with(b"%PDF-") => {
+            let message = format!("{path}: a PDF document; read_pdf returns its text");
+            Err(ToolError::invalid_args(&error.code, message))
+        }
+        Err((error, bytes)) => {
+            let format = image::format(&bytes).ok_or(error)?;
+            let (description, image) = image::read(path, &bytes, format)?;
+            Ok(Found::Image(description, image))
+        }
+    }
 }
 
 /// Returns the lines that the arguments choose. Without numbers, they are unchanged, with their
@@ -177,6 +217,7 @@ mod tests {
                 path: format!("{}/src/a", directory.path().display()),
                 content: "\u{feff}h\u{e9}\r\n\tx".to_owned(),
                 size: 10,
+                image: None,
                 page: None,
             }
         );
@@ -198,5 +239,43 @@ mod tests {
         }
         let error = run(&whole("none"), &context).unwrap_err();
         assert!(error.message.starts_with("file not found"), "{error}");
+    }
+
+    #[test]
+    fn images_and_notebooks_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let context = Context::for_directory(directory.path());
+        let write =
+            |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).unwrap();
+        let notebook = notebook::tests::notebook().to_string();
+        // The name does not matter.
+        write("a.txt", &image::tests::plain(3, 2, ::image::ImageFormat::Png));
+        write("a.ipynb", notebook.as_bytes());
+        write("broken.ipynb", b"{\"nbformat\": 4");
+        write("a.json", notebook.as_bytes());
+        write("ascii.pdf", b"%PDF-1.0 is text");
+        write("a.pdf", b"%PDF-1.7\n%\xe2\xe3");
+        let answer = run(&whole("a.txt"), &context).unwrap();
+        assert_eq!(answer.content, "A PNG image of 3 x 2 pixels.");
+        assert_eq!(answer.image.unwrap().width, 3);
+        let answer = run(&whole("a.ipynb"), &context).unwrap();
+        assert!(answer.content.contains("\n--- Cell 1, markdown ---\n# Title\n"), "{answer:?}");
+        assert_eq!((answer.size, answer.page), (notebook.len(), None));
+        // Lines are those of the cells.
+        let line = Args { offset: Some(3), limit: Some(1), numbered: true, ..whole("a.ipynb") };
+        assert_eq!(run(&line, &context).unwrap().content, "3\t# Title");
+        let raw = |path| run(&Args { raw: true, ..whole(path) }, &context);
+        assert_eq!(raw("a.ipynb").unwrap().content, notebook);
+        assert_eq!(raw("a.txt").unwrap_err().code, "UnicodeDecodeError");
+        for (path, text) in [
+            ("broken.ipynb", "{\"nbformat\": 4"),
+            ("a.json", &notebook),
+            ("ascii.pdf", "%PDF-1.0 is text"),
+        ] {
+            assert_eq!(run(&whole(path), &context).unwrap().content, text, "{path}");
+        }
+        let error = run(&whole("a.pdf"), &context).unwrap_err();
+        assert_eq!(error.code, "UnicodeDecodeError");
+        assert_eq!(error.message, "a.pdf: a PDF document; read_pdf returns its text");
     }
 }

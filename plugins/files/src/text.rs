@@ -61,14 +61,17 @@ pub fn beginning(text: &str, most: usize) -> &str {
     end.map_or(text, |(at, _)| &text[..at])
 }
 
-/// Reads a UTF-8 file unchanged, including a byte order mark.
+/// Returns the text of a UTF-8 file unchanged, including a byte order mark.
 ///
 /// # Errors
-/// Those of [`Context::read`]; `UnicodeDecodeError` for a file that is not UTF-8 or contains a NUL.
-pub fn read_exact(path: &WorkspacePath, context: &Context) -> Result<String, ToolError> {
-    let text = utf8(context.read(path)?, path)?;
-    refuse_nul(&text, path)?;
-    Ok(text)
+/// `UnicodeDecodeError` for a file that is not UTF-8 or contains a NUL, with its bytes.
+pub fn exact(bytes: Vec<u8>, path: &WorkspacePath) -> Result<String, (ToolError, Vec<u8>)> {
+    let text = String::from_utf8(bytes)
+        .map_err(|error| (bad_byte(path, error.utf8_error().valid_up_to()), error.into_bytes()))?;
+    match refuse_nul(&text, path) {
+        Ok(()) => Ok(text),
+        Err(error) => Err((error, text.into_bytes())),
+    }
 }
 
 /// Reads a file in any [`Encoding`]; the byte order mark is removed.
@@ -92,10 +95,11 @@ pub fn read_detected(
 }
 
 fn utf8(bytes: Vec<u8>, path: &WorkspacePath) -> Result<String, ToolError> {
-    String::from_utf8(bytes).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        not_text(path, &format!("not UTF-8 text (bad byte after {offset} good ones)"))
-    })
+    String::from_utf8(bytes).map_err(|error| bad_byte(path, error.utf8_error().valid_up_to()))
+}
+
+fn bad_byte(path: &WorkspacePath, offset: usize) -> ToolError {
+    not_text(path, &format!("not UTF-8 text (bad byte after {offset} good ones)"))
 }
 
 fn utf16(
@@ -162,13 +166,18 @@ mod tests {
             assert_eq!(error.code, "UnicodeDecodeError", "{bytes:?}");
         }
         for bytes in [&b"\xff\xfea\0"[..], b"a\0"] {
-            let error = with_file(bytes, read_exact).unwrap_err();
-            assert_eq!(error.code, "UnicodeDecodeError", "{bytes:?}");
+            let (error, kept) =
+                with_file(bytes, |path, _| exact(bytes.to_vec(), path)).unwrap_err();
+            assert_eq!((error.code.as_str(), &*kept), ("UnicodeDecodeError", bytes));
         }
     }
 
     #[test]
     fn an_exact_read_keeps_the_byte_order_mark() {
-        assert_eq!(with_file(b"\xef\xbb\xbfa\r\n", read_exact).unwrap(), "\u{feff}a\r\n");
+        let bytes = b"\xef\xbb\xbfa\r\n";
+        assert_eq!(
+            with_file(bytes, |path, _| exact(bytes.to_vec(), path)).unwrap(),
+            "\u{feff}a\r\n"
+        );
     }
 }

@@ -4,7 +4,7 @@
 //! | left out | reason |
 //! |---|---|
 //! | `$id`, `$comment`, `title`, `examples`, the usual `$schema` | they are not checked, and the tool has a name and a description |
-//! | `x-aliases` | models need one name |
+//! | `x-aliases`, `x-image` | models need one name; the host sends images apart |
 //! | descriptions that only repeat the property's name | they add nothing |
 //! | `"default": false` of a boolean | it is the usual default of an optional one |
 //! | keywords with their default value: `"minLength": 0`, `"required": []`, ... | JSON Schema's own defaults (2020-12, Validation, sections 6 and 9) |
@@ -20,6 +20,10 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// The keyword of a property with the other names under which the host accepts it.
 pub const ALIASES: &str = "x-aliases";
+
+/// The keyword of the property of an output schema that is an image: an object with `mime_type`, and
+/// `data` in base64.
+pub const IMAGE: &str = "x-image";
 
 /// Keywords whose value is a schema, or a list of schemas.
 const SCHEMAS: [&str; 16] = [
@@ -188,7 +192,7 @@ fn shorten(schema: &mut Value, name: Option<&str>) {
         let Some(fields) = schema.as_object_mut() else { return };
         let is_boolean = fields.get("type").is_some_and(|kind| kind == "boolean");
         fields.retain(|key, value| match key.as_str() {
-            "$id" | "$comment" | "title" | "examples" | ALIASES => false,
+            "$id" | "$comment" | "title" | "examples" | ALIASES | IMAGE => false,
             "description" => {
                 let text = value.as_str().unwrap_or_default();
                 !text.is_empty() && Some(letters(text)) != name.map(letters)

@@ -13,6 +13,7 @@ use crate::call::{Control, Stop};
 use crate::capability::CallContext;
 use crate::dispatch::{self, GrantedCall};
 use crate::runtime::{Answer, CallRequest, LoadError, Prepared, blocking};
+use cofferdam_core::envelope::take_image;
 use cofferdam_core::outcome::Outcome;
 use cofferdam_workspace::Overlay;
 
@@ -35,7 +36,15 @@ impl Host {
         let request = self.request(active, call, tree);
         let context = Arc::clone(&request.context);
         match self.answered(prepared, request, cancelled).await {
-            Ok(Ok(output)) => dispatch::checked(&tool, &output),
+            Ok(Ok(output)) => {
+                let mut outcome = dispatch::checked(&tool, &output);
+                if !active.run.options.images
+                    && let Outcome::Executed(answer) = &mut outcome
+                {
+                    take_image(&tool.tool().output, answer);
+                }
+                outcome
+            }
             Ok(Err(error)) => Outcome::Failed(dispatch::tool_failure(&tool, error)),
             Err(stop) => Outcome::Failed(dispatch::stop_failure(&stop, &context.limits)),
         }
