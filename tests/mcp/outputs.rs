@@ -1,4 +1,4 @@
-//! Long output of programs: a client gets a link beside the answer, and reads the output in parts.
+//! What a client gets beside an answer: images, and links to long output of programs, which it reads in parts.
 
 use serde_json::{Value, json};
 
@@ -67,4 +67,47 @@ fn a_client_reads_long_output_in_parts() {
         let gone = read(&server, "/mcp/runner", uri).unwrap_err();
         assert!(gone.contains("has made room for later output"), "{gone}");
     }
+}
+
+/// A PNG file of one pixel.
+const PNG: &[u8] =
+    b"\x89PNG\x0d\x0a\x1a\x0a\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\
+      \x00\x00\x00\x90wS\xde\x00\x00\x00\x0cIDATx\x9cc\xf8\xcf\xc0\x00\x00\x03\x01\x01\x00\
+      \xc9\xfe\x92\xef\x00\x00\x00\x00IEND\xaeB`\x82";
+
+/// The same in base64.
+const DATA: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
+
+#[test]
+fn a_client_gets_an_image_once_and_other_answers_have_none() {
+    let place = Place::new();
+    place.write("a.png", PNG);
+    place.write("broken.png", &PNG[..40]);
+    let path = place.workspace().join("a.png");
+    let shown = json!({
+        "path": path,
+        "content": "A PNG image of 1 x 1 pixels.",
+        "size": PNG.len(),
+        "image": {"mime_type": "image/png", "width": 1, "height": 1},
+    });
+    let server = Server::new(&place, &[]);
+    for (role, tool) in [("/mcp", "read_file"), ("/mcp/reader", "read_code")] {
+        let (_, _, body) = server.ask(&call(role, tool, &json!({"path": "a.png"})));
+        let result = result(&body);
+        let image = json!({"type": "image", "data": DATA, "mimeType": "image/png"});
+        let text = json!({"type": "text", "text": shown.to_string()});
+        assert_eq!(result["content"], json!([text, image]), "{result}");
+        assert_eq!(result["structuredContent"], shown);
+        assert_eq!(body.matches(DATA).count(), 1);
+    }
+    let (_, _, body) = server.ask(&call("/mcp", "read_file", &json!({"path": "broken.png"})));
+    let broken = result(&body);
+    assert_eq!(broken["isError"], true, "{broken}");
+    assert!(broken["content"][0]["text"].as_str().unwrap().starts_with("InvalidImage: broken.png"));
+    // A resource is text: an image is none.
+    let uri = format!("file://{}", path.display());
+    assert!(read(&server, "/mcp", &uri).unwrap_err().contains("UnicodeDecodeError"));
+    let called = place.run(&["call", "files.read_file", r#"{"path": "a.png"}"#]);
+    assert_eq!(called.json(), shown);
 }
