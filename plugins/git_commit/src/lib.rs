@@ -360,6 +360,9 @@ impl<'a> Staging<'a> {
                     "FileNotFoundError",
                     format!("neither on disk nor in the latest commit: {path}"),
                 ),
+                None if error.message.contains(" is in submodule ") => {
+                    ToolError::conflict("SubmoduleNotSupported", error.message)
+                }
                 None => error,
             }
         })

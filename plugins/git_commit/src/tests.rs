@@ -203,22 +203,25 @@ fn every_kind_of_change_is_committed() {
     symlink("/etc/passwd", scene.at("b")).unwrap();
     fs::rename(scene.at("dir/c"), scene.at("moved")).unwrap();
     fs::remove_file(scene.at("gone")).unwrap();
-    scene.write("gone/is a directory/*", "x\n");
+    scene.write("new/is a directory/*", "x\n");
     scene.git(&["add", "--intent-to-add", "moved"]);
     scene.git(&["add", "--all"]);
     let output = scene.commit_as_git_does(&["."]);
-    let wanted = ["M a", "T b", "D dir/c", "D gone", "A gone/is a directory/*", "A moved"]
-        .map(str::to_owned);
+    let wanted =
+        ["M a", "T b", "D dir/c", "D gone", "A moved", "A new/is a directory/*"].map(str::to_owned);
     assert_eq!(output.changes, wanted);
     assert!(scene.git(&["ls-tree", "HEAD", "a"]).starts_with("100755"));
     assert!(scene.git(&["ls-tree", "HEAD", "b"]).starts_with("120000"));
-    // The reverse: a directory that becomes a file, and one that becomes a link.
-    fs::remove_dir_all(scene.at("gone")).unwrap();
-    scene.write("gone", "a file again\n");
+    // Directories that become a file and a link, and a file that becomes a directory.
+    fs::remove_dir_all(scene.at("new")).unwrap();
+    scene.write("new", "a file\n");
     fs::remove_dir_all(scene.at("dir")).unwrap();
-    symlink("gone", scene.at("dir")).unwrap();
+    symlink("new", scene.at("dir")).unwrap();
+    fs::remove_file(scene.at("moved")).unwrap();
+    scene.write("moved/x", "x\n");
     let output = scene.commit(&["."]).unwrap();
-    assert_eq!(output.changes, ["A dir", "D dir/d", "A gone", "D gone/is a directory/*"]);
+    let wanted = ["A dir", "D dir/d", "D moved", "A moved/x", "A new", "D new/is a directory/*"];
+    assert_eq!(output.changes, wanted);
     assert_eq!(scene.git(&["status", "--porcelain"]), "");
     // A name with magic of pathspecs is only a name.
     scene.write(":(top)x", "x\n");
