@@ -5,6 +5,7 @@ mod approvals;
 mod client;
 mod conformance;
 mod conversation;
+mod frameworks;
 pub mod http;
 mod outputs;
 mod renewal;

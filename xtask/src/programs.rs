@@ -63,7 +63,8 @@ const VERSION_QUERIES: &[(&str, &[&str])] = &[
 ];
 
 /// The lock files of the MCP clients, which are next to scripts of the tests.
-const CLIENT_LOCKS: [&str; 3] = ["python.txt", "package.json", "package-lock.json"];
+const CLIENT_LOCKS: [&str; 4] =
+    ["python.txt", "langchain.txt", "package.json", "package-lock.json"];
 
 /// The contents of `programs.toml`.
 #[derive(Debug, Default)]
@@ -82,8 +83,8 @@ struct Programs {
 /// If a package of PyPI or npm can't be installed or does not work.
 pub fn provide(project: &Project) -> Result<()> {
     let result = directory(project).join("programs.toml");
-    let [python, npm] = &clients_directories(project);
-    let missing = if stamp(project)?.is_fresh([&result, python, npm]) {
+    let clients = clients_directories(project);
+    let missing = if stamp(project)?.is_fresh([&result].into_iter().chain(&clients)) {
         missing(&read_text(&result)?)?
     } else {
         let programs = install(project)?;
@@ -137,9 +138,10 @@ fn client_locks(project: &Project) -> PathBuf {
     project.root.join("tests/clients")
 }
 
-/// The directories of the MCP clients: Python's and Node.js, JavaScript's.
-fn clients_directories(project: &Project) -> [PathBuf; 2] {
-    ["python", "npm"].map(|name| project.target.join("clients").join(name))
+/// The directories of the MCP clients: Python's and Node.js, LangChain's (which needs another version
+/// of MCP's client), JavaScript's.
+fn clients_directories(project: &Project) -> [PathBuf; 3] {
+    ["python", "langchain", "npm"].map(|name| project.target.join("clients").join(name))
 }
 
 /// Runs `install`, which fills the directory `into`, unless it ran before with the same inputs.

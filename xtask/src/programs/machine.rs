@@ -68,7 +68,7 @@ impl Python {
     }
 
     fn at(program: PathBuf) -> Option<Self> {
-        const QUERY: &str = "import sys, ensurepip, venv; assert sys.version_info >= (3, 10); \
+        const QUERY: &str = "import sys, ensurepip, venv; assert sys.version_info >= (3, 11); \
                              print(sys.base_prefix, sys.version.split()[0], sep='\\n')";
         let answer = ask(native(&program).args(["-c", QUERY]))?;
         let (prefix, version) = answer.split_once('\n')?;
@@ -130,7 +130,7 @@ pub fn install_missing(project: &Project, programs: &mut Programs) -> Result<Pyt
             programs.missing.insert("python3".into(), why);
             None
         })
-        .context("the tests need Python 3.10 or newer with its modules `venv` and `ensurepip`")
+        .context("the tests need Python 3.11 or newer with its modules `venv` and `ensurepip`")
 }
 
 /// The package manager, which is looked up when the first package is needed.

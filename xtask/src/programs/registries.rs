@@ -1,7 +1,9 @@
 //! Packages of PyPI and npm: Python and JavaScript tools, Go, and MCP clients.
 
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 use anyhow::Result;
 
@@ -39,17 +41,30 @@ pub fn python(project: &Project, base: &Python, programs: &mut Programs) -> Resu
     Ok(())
 }
 
-/// Installs the official MCP clients, the conformance suite, and the Node.js version that it needs.
-/// Sandboxed programs do not see them.
+/// Installs the official MCP clients, frameworks for agents, the conformance suite, and the Node.js
+/// version that it needs, in parallel. Sandboxed programs do not see them.
 ///
 /// # Errors
 /// For the reasons of [`python`] and [`npm`].
 pub fn clients(project: &Project, base: &Python) -> Result<()> {
-    let [python, npm] = clients_directories(project);
-    let locks = client_locks(project);
-    let what = "MCP's client, Node.js";
-    environment(project, base, &locks.join("python.txt"), &python, ("clients-python", what))?;
-    modules(project, "clients-npm", &locks, &npm, "MCP's client and conformance suite")
+    let [python, langchain, npm] = &clients_directories(project);
+    let locks = &client_locks(project);
+    let install = |name: &str, into: &Path, what: &str| {
+        let lock = locks.join(format!("{name}.txt"));
+        environment(project, base, &lock, into, (&format!("clients-{name}"), what))
+    };
+    thread::scope(|scope| {
+        let clients = [
+            scope.spawn(|| install("python", python, "MCP's client, frameworks, Node.js")),
+            scope.spawn(|| install("langchain", langchain, "LangChain's MCP client")),
+            scope.spawn(|| {
+                modules(project, "clients-npm", locks, npm, "MCP's client and conformance suite")
+            }),
+        ];
+        let ended =
+            clients.map(|client| client.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.into_iter().collect()
+    })
 }
 
 /// Creates a virtual environment with the packages that a lock file pins. `packages` describes them
@@ -67,7 +82,12 @@ fn environment(
             &format!("python -m venv {}", project.shown(into)),
             native(&base.program).args(["-m", "venv"]).arg(into),
         )?;
-        run(&format!("pip install: {packages}"), &mut pip_install(&into.join("bin/python"), lock))
+        let mut install = pip_install(&into.join("bin/python"), lock);
+        if into.starts_with(project.target.join("clients")) {
+            // Clients may write to their packages, so what they import is compiled on first use.
+            install.arg("--no-compile");
+        }
+        run(&format!("pip install: {packages}"), &mut install)
     })
 }
 
