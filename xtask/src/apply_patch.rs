@@ -1,4 +1,4 @@
-//! Calls the built command on a directory: `apply_patch`, `undo`.
+//! Runs the built command on a directory, with functions for `apply_patch` and `undo`.
 
 use std::fs;
 use std::io::Write as _;
@@ -23,12 +23,16 @@ impl Workspace {
     /// # Errors
     /// If the directory `home` can't be created.
     pub fn new(project: &Project, directory: &Path, home: &Path) -> Result<Self> {
+        Self::of(project.binary(), directory, home)
+    }
+
+    /// The same with another build of the command.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of(binary: PathBuf, directory: &Path, home: &Path) -> Result<Self> {
         fs::create_dir_all(home).with_context(|| format!("creating {}", home.display()))?;
-        Ok(Self {
-            binary: project.binary(),
-            home: home.to_owned(),
-            directory: directory.to_owned(),
-        })
+        Ok(Self { binary, home: home.to_owned(), directory: directory.to_owned() })
     }
 
     /// Applies a patch; returns why it was refused, if it was.
@@ -62,7 +66,8 @@ impl Workspace {
         Ok(refusal(&self.command().arg("undo").output()?))
     }
 
-    fn command(&self) -> Command {
+    /// The command with the options that select the directory.
+    pub fn command(&self) -> Command {
         let mut command = native(&self.binary);
         for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"] {
             command.env_remove(variable);

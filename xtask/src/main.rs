@@ -10,10 +10,12 @@
     reason = "a developer's command: it works on the developer's own files and terminal"
 )]
 
+mod answer_sizes;
 mod answers;
 mod apply_patch;
 mod apt;
 mod authors;
+mod bug_hunt;
 mod ci;
 mod commits;
 mod demo;
@@ -26,6 +28,7 @@ mod git_apply;
 mod imports;
 #[cfg(test)]
 mod manual;
+mod mcp;
 mod plugins;
 mod process;
 mod programs;
@@ -98,6 +101,23 @@ enum Command {
         #[arg(long, default_value_t = 100)]
         count: usize,
     },
+    /// Measures how much all tools return on a large checkout; writes docs/answers.md
+    AnswerSizes {
+        /// Measures on a copy of this checkout, and writes nothing
+        directory: Option<PathBuf>,
+        /// Leaves out the tools that run programs, and writes nothing
+        #[arg(long)]
+        check: bool,
+    },
+    /// Hunts a bug in a real package over MCP, and counts the tokens; writes docs/answers.md
+    BugHunt {
+        /// Only measures this older build of the command
+        #[arg(long)]
+        before: Option<PathBuf>,
+        /// Writes nothing
+        #[arg(long)]
+        check: bool,
+    },
     /// Builds, then runs the benchmarks
     Bench {
         /// Only these parts of the table, such as `call` or `grep`
@@ -139,6 +159,10 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         }
         Command::GitApply { directory, scripts } => git_apply::run(&project, directory, scripts),
         Command::Commits { repository, count } => commits::run(&project, repository, *count),
+        Command::AnswerSizes { directory, check } => {
+            answer_sizes::run(&project, directory.as_deref(), *check)
+        }
+        Command::BugHunt { before, check } => bug_hunt::run(&project, before.as_deref(), *check),
         Command::Build => tasks::build(&project),
         Command::Demo => {
             tasks::build(&project)?;

@@ -116,6 +116,7 @@ fn install(project: &Project) -> Result<Programs> {
     registries::python(project, &base, &mut programs)?;
     registries::npm(project, &mut programs)?;
     registries::go(project, &mut programs)?;
+    registries::package(project)?;
     registries::clients(project, &base)?;
     if let Err(why) = maven::install(project, &mut programs) {
         programs.missing.insert("mvn".into(), format!("{why:#}"));

@@ -116,5 +116,6 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Reference => generate::reference(output),
         Command::Outcomes => generate::outcomes(output),
         Command::SystemCalls => generate::system_calls(output),
+        Command::CountTokens => tokens::execute(output),
     }
 }

@@ -107,6 +107,20 @@ pub fn go(project: &Project, programs: &mut Programs) -> Result<()> {
     Ok(())
 }
 
+/// Unpacks a package that contains its tests, in which `cargo xtask bug-hunt` hunts a bug.
+///
+/// # Errors
+/// For the reasons of [`python`], which must run before.
+pub fn package(project: &Project) -> Result<()> {
+    let into = directory(project).join("package");
+    let lock = locks(project).join("package.txt");
+    let python = directory(project).join("python/bin/python");
+    once(project, "package", Inputs::new().files([lock.clone()])?, &into, || {
+        let mut install = pip_install(&python, &lock);
+        run("pip install: petl", install.args(["--no-compile", "--target"]).arg(&into))
+    })
+}
+
 /// Installs only wheels, and only those of the lock file: no code of a package runs during
 /// installation.
 fn pip_install(python: &Path, lock: &Path) -> Command {

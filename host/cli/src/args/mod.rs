@@ -309,6 +309,9 @@ Examples:
     /// Print the codes of outcomes and the limits as one Markdown document
     #[command(hide = true)]
     Outcomes,
+    /// Count the tokens of texts: reads a JSON list of strings, and prints a list of numbers
+    #[command(hide = true)]
+    CountTokens,
 }
 
 impl Command {
@@ -324,6 +327,7 @@ impl Command {
                 | Self::Man(_)
                 | Self::Reference
                 | Self::Outcomes
+                | Self::CountTokens
                 | Self::SystemCalls
         )
     }
@@ -362,6 +366,7 @@ impl Command {
             | Self::Man(_)
             | Self::Reference
             | Self::Outcomes
+            | Self::CountTokens
             | Self::SystemCalls => Format::Json,
         }
     }
