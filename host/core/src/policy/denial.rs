@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Capabilities, Files, Place};
+use super::{Capabilities, Capability, Files, Place};
 use crate::name::RoleName;
 use crate::outcome::DenialCode;
 
@@ -51,6 +51,22 @@ pub enum Denial {
         /// What the plugin is granted, with the list that the tool needs.
         enough: Box<Capabilities>,
     },
+    /// The tool needs a capability without names that its plugin is not granted.
+    #[error(
+        "'{plugin}.{tool}' needs {switch}, which the plugin '{plugin}' is not granted; a person can \
+         grant it by these lines in cofferdam.toml:\n{}",
+        lines(plugin, enough)
+    )]
+    Switch {
+        /// The plugin's name.
+        plugin: String,
+        /// The tool's short name.
+        tool: String,
+        /// What is not granted.
+        switch: Capability,
+        /// What the plugin is granted, with everything that it needs.
+        enough: Box<Capabilities>,
+    },
     /// The run is narrowed to a path that the role does not reach.
     #[error(
         "'{path}', to which this run is narrowed, is outside of the role's scope: {}",
@@ -69,7 +85,7 @@ impl Denial {
     pub fn code(&self) -> DenialCode {
         match self {
             Self::NotInRole { .. } => DenialCode::ToolNotInRole,
-            Self::Files { .. } | Self::List { .. } => DenialCode::NotGranted,
+            Self::Files { .. } | Self::List { .. } | Self::Switch { .. } => DenialCode::NotGranted,
             Self::OutOfScope { .. } => DenialCode::OutOfScope,
         }
     }

@@ -258,8 +258,8 @@ impl Policy {
     /// Decides what one call may do.
     ///
     /// # Errors
-    /// [`Denial::NotInRole`] if the role does not include the tool; [`Denial::Files`] and
-    /// [`Denial::List`] if the plugin is not granted what the tool needs.
+    /// [`Denial::NotInRole`] if the role does not include the tool; [`Denial::Files`],
+    /// [`Denial::List`] and [`Denial::Switch`] if the plugin is not granted what the tool needs.
     pub fn decide(&self, subject: &Subject<'_>, role: Option<&Role>) -> Result<Grant, Denial> {
         let (plugin, tool) = (subject.plugin.to_owned(), subject.tool.to_owned());
         if let Some(role) = role.filter(|role| !role.allows(&plugin, &tool, subject.built_in)) {
@@ -280,6 +280,19 @@ impl Policy {
             let wanted = Capabilities { agents: self.named(&wanted.agents), ..wanted };
             let enough = Box::new(list.replaced(granted, wanted));
             return Err(Denial::List { plugin, tool, list, enough });
+        }
+        let enough = Capabilities {
+            history: wanted.history,
+            git_commit: wanted.git_commit,
+            ..capabilities.clone()
+        };
+        if enough != capabilities {
+            let switch = if capabilities.history == wanted.history {
+                Capability::GitCommit
+            } else {
+                Capability::History
+            };
+            return Err(Denial::Switch { plugin, tool, switch, enough: Box::new(enough) });
         }
         Ok(Grant {
             scope: role.map(|role| role.scope().clone()).unwrap_or_default(),
@@ -348,6 +361,32 @@ mod tests {
             asks_agents: false,
             effects,
         }
+    }
+
+    #[test]
+    fn a_tool_is_denied_without_a_capability_that_its_plugin_needs() {
+        let requests = Capabilities {
+            files: Files::Write,
+            git_commit: true,
+            history: true,
+            ..Capabilities::NONE
+        };
+        let decide = |toml: &str| {
+            let subject = Subject { requests: &requests, ..subject("commits", Files::Read) };
+            policy(toml).unwrap().decide(&subject, None)
+        };
+        // What is never granted unasked.
+        let denial = decide("").unwrap_err();
+        assert_eq!(denial.code(), DenialCode::NotGranted);
+        let message = denial.to_string();
+        assert!(message.contains("needs git-commit"), "{message}");
+        assert!(
+            message
+                .contains("[grants.commits]\nfiles = \"read\"\nhistory = true\ngit-commit = true")
+        );
+        let denial = decide("[grants.commits]\nfiles = 'write'\ngit-commit = true").unwrap_err();
+        assert!(denial.to_string().contains("needs history"), "{denial}");
+        decide("[grants.commits]\nfiles = 'read'\ngit-commit = true\nhistory = true").unwrap();
     }
 
     #[test]

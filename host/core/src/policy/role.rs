@@ -183,7 +183,8 @@ mod tests {
                      files.move_path files.copy_path files.delete_path \
                      edit.atomic_replace edit.apply_patch symbols.locate_symbol \
                      symbols.get_source symbols.discover_api symbols.trace_calls lint.run_linter \
-                     tests.run_tests build.build_project git.git_status git.git_diff";
+                     tests.run_tests build.build_project git.git_status git.git_diff \
+                     git_commit.git_commit history.history history.undo";
         for (name, wanted) in [
             ("main", "*"),
             (Role::CODER, coder),
@@ -192,7 +193,7 @@ mod tests {
             ("lint", "lint_agent.*"),
             (
                 "reader",
-                "files.read_file files.read_code files.read_tree files.read files.glob grep.*",
+                "files.read_file files.read_code files.read_tree files.read files.glob grep.* pdf.*",
             ),
             ("best-practices-enforcer", enforcer),
             ("security-auditor", enforcer),
@@ -224,7 +225,7 @@ mod tests {
         let tools = [("files", "read"), ("grep", "grep")];
         let roles = built_in().unwrap();
         let missing = |role: &str| roles[role].without_tools(&tools).len();
-        assert_eq!((missing("main"), missing("qa"), missing("reader")), (0, 3, 4));
+        assert_eq!((missing("main"), missing("qa"), missing("reader")), (0, 3, 5));
         assert!(!roles["qa"].allows("symbols", "trace_calls", true));
         // What the user has installed is there by default.
         let coder = &roles[Role::CODER];
