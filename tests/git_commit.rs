@@ -13,6 +13,7 @@ use crate::trial::configure;
 
 const GRANT: &str = "[grants.git_commit]\nfiles = 'write'\nprocess = ['git']\ngit-commit = true\n";
 
+#[expect(clippy::disallowed_methods, reason = "git is what is compared with")]
 fn git(directory: &Path, arguments: &[&str]) -> String {
     let output = Command::new("git")
         .args(["-c", "user.name=T", "-c", "user.email=t@example.com"])

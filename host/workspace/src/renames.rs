@@ -62,7 +62,7 @@ pub(crate) fn find<'a>(
     created.retain(|(path, image)| is_text(image) && !renames.contains_key(path));
     if removed.len() <= MAX_COMPARED && created.len() <= MAX_COMPARED {
         let read_old = |old: &Removed<'_>| read_old(old.path, old.image);
-        similar(&removed, &created, read_old, read_new, deadline, &mut renames)?;
+        renames.extend(similar(&removed, &created, read_old, read_new, deadline)?);
     }
     Ok(renames)
 }
@@ -115,8 +115,8 @@ fn similar<'a>(
     read_old: impl Fn(&Removed<'_>) -> io::Result<Content>,
     read_new: &impl Fn(Option<&Image>, &Image) -> io::Result<Content>,
     deadline: Instant,
-    renames: &mut BTreeMap<&'a str, Rename<'a>>,
-) -> io::Result<()> {
+) -> io::Result<BTreeMap<&'a str, Rename<'a>>> {
+    let mut renames = BTreeMap::new();
     // Files whose sizes differ too much can't be similar, and are not read.
     let may_fit = |old: u64, new: u64| old.min(new) * 100 >= old.max(new) * MIN_SIMILARITY;
     let mut known: Vec<Option<Lines>> = removed.iter().map(|_| None).collect();
@@ -128,7 +128,7 @@ fn similar<'a>(
                 continue;
             }
             if Instant::now() >= deadline {
-                return Ok(());
+                return Ok(renames);
             }
             if known[from].is_none() {
                 known[from] = Some(Lines::of(&read_old(old)?));
@@ -154,7 +154,7 @@ fn similar<'a>(
             renames.insert(new, Rename { path, image, similarity });
         }
     }
-    Ok(())
+    Ok(renames)
 }
 
 fn has_same_name(one: &str, other: &str) -> bool {

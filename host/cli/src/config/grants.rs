@@ -81,6 +81,15 @@ pub fn with_grant(
     if owner == Owner::Other || *granted == Capabilities::NONE {
         entry.clear();
     }
+    set_capabilities(entry, granted);
+    if is_last {
+        document.set_trailing("");
+    }
+    Ok(document.to_string())
+}
+
+/// Writes all capabilities of an entry.
+fn set_capabilities(entry: &mut dyn TableLike, granted: &Capabilities) {
     // A field that is not written could not be revoked. `any_origin` is requested by a manifest and
     // is never granted.
     let Capabilities {
@@ -107,10 +116,6 @@ pub fn with_grant(
     set(entry, "git-commit", git_commit.then(|| true.into()));
     set_names(entry, "agents", agents.clone());
     set_names(entry, "http", http.iter().map(ToString::to_string).collect());
-    if is_last {
-        document.set_trailing("");
-    }
-    Ok(document.to_string())
 }
 
 /// Sets a value, or removes it; comments around the old value stay.
