@@ -469,7 +469,9 @@ fn tools_are_listed_in_the_format_of_each_client() {
 }
 
 /// The tools that write, of plugins that have others as well.
-const OTHER_WRITERS: [&str; 5] = [
+const OTHER_WRITERS: [&str; 7] = [
+    "git_commit__git_commit",
+    "history__undo",
     "files__copy_path",
     "files__delete_path",
     "files__move_path",
@@ -478,7 +480,7 @@ const OTHER_WRITERS: [&str; 5] = [
 ];
 
 /// All built-in tools.
-const TOOLS: [&str; 45] = [
+const TOOLS: [&str; 48] = [
     "beads.approve_bead",
     "beads.ask_followup",
     "beads.close_bead",
@@ -503,8 +505,11 @@ const TOOLS: [&str; 45] = [
     "files.write_file",
     "git.git_diff",
     "git.git_status",
+    "git_commit.git_commit",
     "grep.grep",
     "grep.search_text",
+    "history.history",
+    "history.undo",
     "lint.lint_backend",
     "lint.run_linter",
     "lint_agent.apply_fix",
@@ -628,8 +633,8 @@ fn plugins_are_listed_and_inspected() {
     let mut names = each(listed, "name");
     // Only built if their languages are available.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
-    let wanted = "beads build builders deno_lint docs edit files git grep lint lint_agent native-linters report \
-                  ruff shell symbols team test-runners tests";
+    let wanted = "beads build builders deno_lint docs edit files git git_commit grep history lint \
+                  lint_agent native-linters pdf report ruff shell symbols team test-runners tests";
     assert_eq!(names.join(" "), wanted);
     let granted = |name: &str| {
         listed.iter().find(|plugin| plugin["name"] == name).unwrap()["granted"].clone()

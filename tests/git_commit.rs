@@ -36,9 +36,10 @@ fn place() -> Place {
     git(&place.workspace(), &["init", "--quiet", "--initial-branch=main"]);
     git(&place.workspace(), &["add", "a"]);
     git(&place.workspace(), &["commit", "--quiet", "--message=first"]);
+    fs::create_dir_all(place.home()).unwrap();
     fs::write(
         place.home().join(".gitconfig"),
-        "[user]\n\tname = Uma \\\"U\\\"\n[include]\n\tpath = more\n\
+        "[user]\n\tname = Uma \\\"U\\\" Q\n[include]\n\tpath = more\n\
          [includeIf \"gitdir:**/nowhere/\"]\n\tpath = missing\n",
     )
     .unwrap();
@@ -73,7 +74,7 @@ fn a_granted_session_commits_as_the_user() {
     let id = git(&top, &["rev-parse", "HEAD"]);
     assert!(results[1].to_string().contains(&id), "{results:?}");
     let log = git(&top, &["log", "-1", "--format=%an <%ae>, %cn: %s, %b"]);
-    assert_eq!(log, "Uma \"U\" <uma@example.com>, Uma \"U\": second, why");
+    assert_eq!(log, "Uma \"U\" Q <uma@example.com>, Uma \"U\" Q: second, why");
     assert_eq!(git(&top, &["show", "--format=", "--name-only"]), "b");
     assert_eq!(git(&top, &["status", "--porcelain"]), "");
     git(&top, &["fsck", "--strict"]);
@@ -127,12 +128,11 @@ fn without_each_part_of_the_grant_nothing_is_committed() {
         assert_ne!(ended.status, 0, "{grant}: {ended:?}");
         assert_eq!(git(&place.workspace(), &["rev-parse", "HEAD"]), head, "{grant}");
     }
-    // A tool that is not granted is not listed.
-    configure(&place, "");
+    // The default role of a server does not have it, whatever is granted.
+    configure(&place, GRANT);
     let listed = place.run(&["tools", "--role", "coder"]).stdout;
     assert!(listed.contains("git_status") && !listed.contains("git_commit"), "{listed}");
-    configure(&place, GRANT);
-    assert!(place.run(&["tools", "--role", "coder"]).stdout.contains("git_commit"));
+    assert!(place.run(&["tools", "--role", "main"]).stdout.contains("git_commit"));
 }
 
 #[test]

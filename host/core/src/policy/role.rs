@@ -184,7 +184,7 @@ mod tests {
                      edit.atomic_replace edit.apply_patch symbols.locate_symbol \
                      symbols.get_source symbols.discover_api symbols.trace_calls lint.run_linter \
                      tests.run_tests build.build_project git.git_status git.git_diff \
-                     git_commit.git_commit history.history history.undo";
+                     history.history history.undo";
         for (name, wanted) in [
             ("main", "*"),
             (Role::CODER, coder),
