@@ -71,11 +71,18 @@ impl Content {
     }
 
     /// The bytes of a file, or the target of a link.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         match self {
             Self::Nothing => &[],
             Self::File { bytes, .. } => bytes,
             Self::Link(target) => target,
+        }
+    }
+
+    fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::File { bytes, .. } | Self::Link(bytes) => bytes,
         }
     }
 
@@ -153,7 +160,9 @@ pub(crate) fn preview(
     let deadline = Instant::now() + DIFF_TIME;
     let (mut diff, mut digest) = (Vec::new(), Sha256::new());
     let net = net(changes);
-    let renames = renames::find(&net, &read_old, &read_new, deadline)?;
+    let old = |path: &str, image: &Image| read_old(path, image).map(Content::into_bytes);
+    let new = |image: &Image| read_new(None, image).map(Content::into_bytes);
+    let renames = renames::find(&net, &old, &new, deadline)?;
     let sources: BTreeSet<&str> = renames.values().map(|rename| rename.path).collect();
     for (path, (old, new)) in net {
         let before = old.map_or(Ok(Content::Nothing), |image| read_old(path, image))?;

@@ -8,7 +8,6 @@ use std::time::Instant;
 use sha2::{Digest as _, Sha256};
 
 use crate::commit::{Image, Kind, Net};
-use crate::content::Content;
 use crate::diff::{TEXT_LIMIT_BYTES, lines};
 use crate::disk;
 
@@ -35,11 +34,12 @@ struct Removed<'a> {
     digest: Option<[u8; 32]>,
 }
 
-/// Finds the renames by the new path. Until `deadline`, similar files are compared as well.
+/// Finds the renames by the new path. `read_old` and `read_new` read a file, or the target of a link.
+/// Until `deadline`, similar files are compared as well.
 pub(crate) fn find<'a>(
     net: &Net<'a>,
-    read_old: &impl Fn(&str, &Image) -> io::Result<Content>,
-    read_new: &impl Fn(Option<&Image>, &Image) -> io::Result<Content>,
+    read_old: &impl Fn(&str, &Image) -> io::Result<Vec<u8>>,
+    read_new: &impl Fn(&Image) -> io::Result<Vec<u8>>,
     deadline: Instant,
 ) -> io::Result<BTreeMap<&'a str, Rename<'a>>> {
     let is_shown = |image: &Image| matches!(image.kind, Kind::File | Kind::Link);
@@ -73,11 +73,11 @@ pub(crate) fn find<'a>(
 fn exact<'a>(
     removed: &mut Vec<Removed<'a>>,
     created: &[(&'a str, &'a Image)],
-    read_old: &impl Fn(&str, &Image) -> io::Result<Content>,
-    read_new: &impl Fn(Option<&Image>, &Image) -> io::Result<Content>,
+    read_old: &impl Fn(&str, &Image) -> io::Result<Vec<u8>>,
+    read_new: &impl Fn(&Image) -> io::Result<Vec<u8>>,
 ) -> io::Result<BTreeMap<&'a str, Rename<'a>>> {
     let key = |image: &Image| (image.kind == Kind::Link, image.size);
-    let hash = |content: Content| <[u8; 32]>::from(Sha256::digest(content.bytes()));
+    let hash = |content: Vec<u8>| <[u8; 32]>::from(Sha256::digest(content));
     let mut by_size: BTreeMap<_, Vec<Removed<'a>>> = BTreeMap::new();
     for old in removed.drain(..) {
         by_size.entry(key(old.image)).or_default().push(old);
@@ -88,7 +88,7 @@ fn exact<'a>(
         else {
             continue;
         };
-        let wanted = hash(read_new(None, after)?);
+        let wanted = hash(read_new(after)?);
         for old in &mut *candidates {
             if old.digest.is_none() {
                 old.digest = Some(hash(read_old(old.path, old.image)?));
@@ -112,8 +112,8 @@ fn exact<'a>(
 fn similar<'a>(
     removed: &[Removed<'a>],
     created: &[(&'a str, &'a Image)],
-    read_old: impl Fn(&Removed<'_>) -> io::Result<Content>,
-    read_new: &impl Fn(Option<&Image>, &Image) -> io::Result<Content>,
+    read_old: impl Fn(&Removed<'_>) -> io::Result<Vec<u8>>,
+    read_new: &impl Fn(&Image) -> io::Result<Vec<u8>>,
     deadline: Instant,
 ) -> io::Result<BTreeMap<&'a str, Rename<'a>>> {
     let mut renames = BTreeMap::new();
@@ -134,7 +134,7 @@ fn similar<'a>(
                 known[from] = Some(Lines::of(&read_old(old)?));
             }
             if wanted.is_none() {
-                wanted = Some(Lines::of(&read_new(None, after)?));
+                wanted = Some(Lines::of(&read_new(after)?));
             }
             let (Some(old_lines), Some(new_lines)) = (&known[from], &wanted) else { continue };
             let similarity = old_lines.similarity(new_lines);
@@ -168,14 +168,14 @@ struct Lines {
 }
 
 impl Lines {
-    fn of(content: &Content) -> Self {
+    fn of(content: &[u8]) -> Self {
         let mut bytes = HashMap::new();
-        for line in lines(content.bytes()) {
+        for line in lines(content) {
             let mut hasher = DefaultHasher::new();
             line.hash(&mut hasher);
             *bytes.entry(hasher.finish()).or_default() += line.len() as u64;
         }
-        Self { bytes, total: content.bytes().len() as u64 }
+        Self { bytes, total: content.len() as u64 }
     }
 
     /// The share of the larger file that is in both, in percent. Files that are not the same are not
