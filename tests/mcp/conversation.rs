@@ -82,8 +82,9 @@ fn lists_tools(place: &Place, client: &mut Client) {
     let names = |tools: &Value| -> Vec<String> {
         let tools = tools.as_array().unwrap().iter();
         let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
-        // These have no granted origin, program, agent or target file, so they are not listed.
-        let ungranted = ["context7_", "bash", "run_command", "task"];
+        // These have no granted origin, program, agent or capability, or no target file, so they are not
+        // listed.
+        let ungranted = ["context7_", "bash", "run_command", "task", "git_commit"];
         let untargeted = ["lint_agent__", "apply_fix", "ruff_config", "submit"];
         let unlisted = [&ungranted[..], &untargeted].concat();
         names.filter(|name| !unlisted.iter().any(|one| name.starts_with(one))).collect()
