@@ -79,10 +79,15 @@ fn a_repository_in_the_workspace_needs_nothing_outside() {
     assert_eq!(found.readable, [""; 0].map(PathBuf::from));
     fs::rename(place.at("ws/.git"), place.at("ws/.bare")).unwrap();
     place.write("ws/.git", "gitdir: .bare\n");
-    assert_eq!(place.find("ws").unwrap(), found);
+    let bare = place.at("ws/.bare");
+    let wanted = Repository { own: bare.clone(), common: bare, ..found };
+    assert_eq!(place.find("ws").unwrap(), wanted);
     fs::remove_file(place.at("ws/.git")).unwrap();
     symlink(".bare", place.at("ws/.git")).unwrap();
-    assert_eq!(place.find("ws").unwrap(), found);
+    // Nothing is written to a repository that is reached through a link.
+    let linked = place.find("ws").unwrap();
+    assert_eq!(linked.own, Path::new(""));
+    assert_eq!((linked.git_dir, linked.readable), (wanted.git_dir, wanted.readable));
 }
 
 #[test]
