@@ -1,5 +1,5 @@
-//! Finds text that a pattern needs, whatever its case, faster than the pattern itself: two neighbouring
-//! bytes are compared in whole vectors. WebAssembly has no other fast search for that.
+//! Finds text that every match contains, in upper or lower case, faster than the pattern itself: two
+//! neighbouring bytes are compared in whole vectors. WebAssembly has no other fast search for that.
 
 use regex_syntax::hir::{Hir, HirKind};
 

@@ -181,7 +181,7 @@ impl Capabilities {
         self.every_agent() || self.agents.contains(name)
     }
 
-    fn every_agent(&self) -> bool {
+    pub(super) fn every_agent(&self) -> bool {
         self.agents.contains(EVERY_AGENT)
     }
 }

@@ -193,29 +193,17 @@ impl Capabilities {
 
     /// Whether the set includes a capability, or more of its kind.
     pub fn holds(&self, capability: &Capability) -> bool {
-        let Self {
-            files,
-            scan,
-            process,
-            backends,
-            cache,
-            history,
-            git_commit,
-            agents,
-            http,
-            any_origin,
-        } = self;
         match capability {
-            Capability::Files(wanted) => files >= wanted,
-            Capability::Scan => *scan,
-            Capability::Process(program) => process.contains(program),
-            Capability::Backends(kind) => backends.contains(kind),
-            Capability::Cache => *cache,
-            Capability::History => *history,
-            Capability::GitCommit => *git_commit,
-            Capability::Agent(name) => agents.contains(EVERY_AGENT) || agents.contains(name),
-            Capability::Http(origin) => *any_origin || http.contains(origin),
-            Capability::AnyOrigin => *any_origin,
+            Capability::Files(wanted) => self.files >= *wanted,
+            Capability::Scan => self.scan,
+            Capability::Process(program) => self.process.contains(program),
+            Capability::Backends(kind) => self.backends.contains(kind),
+            Capability::Cache => self.cache,
+            Capability::History => self.history,
+            Capability::GitCommit => self.git_commit,
+            Capability::Agent(name) => self.every_agent() || self.agents.contains(name),
+            Capability::Http(origin) => self.any_origin || self.http.contains(origin),
+            Capability::AnyOrigin => self.any_origin,
         }
     }
 
@@ -234,38 +222,26 @@ impl Capabilities {
     /// Removes a capability. Without write access, read access remains; without read access, none.
     /// A single agent can't be removed from a set of all agents, which still includes it.
     pub fn remove(&mut self, capability: &Capability) {
-        let Self {
-            files,
-            scan,
-            process,
-            backends,
-            cache,
-            history,
-            git_commit,
-            agents,
-            http,
-            any_origin,
-        } = self;
         match capability {
-            Capability::Files(Files::Write) => *files = (*files).min(Files::Read),
-            Capability::Files(_) => *files = Files::None,
-            Capability::Scan => *scan = false,
+            Capability::Files(Files::Write) => self.files = self.files.min(Files::Read),
+            Capability::Files(_) => self.files = Files::None,
+            Capability::Scan => self.scan = false,
             Capability::Process(program) => {
-                process.remove(program);
+                self.process.remove(program);
             }
             Capability::Backends(kind) => {
-                backends.remove(kind);
+                self.backends.remove(kind);
             }
-            Capability::Cache => *cache = false,
-            Capability::History => *history = false,
-            Capability::GitCommit => *git_commit = false,
+            Capability::Cache => self.cache = false,
+            Capability::History => self.history = false,
+            Capability::GitCommit => self.git_commit = false,
             Capability::Agent(name) => {
-                agents.remove(name);
+                self.agents.remove(name);
             }
             Capability::Http(origin) => {
-                http.remove(origin);
+                self.http.remove(origin);
             }
-            Capability::AnyOrigin => *any_origin = false,
+            Capability::AnyOrigin => self.any_origin = false,
         }
     }
 }
@@ -273,38 +249,26 @@ impl Capabilities {
 impl FromIterator<Capability> for Capabilities {
     fn from_iter<I: IntoIterator<Item = Capability>>(capabilities: I) -> Self {
         let mut set = Self::NONE;
-        let Self {
-            files,
-            scan,
-            process,
-            backends,
-            cache,
-            history,
-            git_commit,
-            agents,
-            http,
-            any_origin,
-        } = &mut set;
         for capability in capabilities {
             match capability {
-                Capability::Files(more) => *files = more.max(*files),
-                Capability::Scan => *scan = true,
+                Capability::Files(more) => set.files = more.max(set.files),
+                Capability::Scan => set.scan = true,
                 Capability::Process(program) => {
-                    process.insert(program);
+                    set.process.insert(program);
                 }
                 Capability::Backends(kind) => {
-                    backends.insert(kind);
+                    set.backends.insert(kind);
                 }
-                Capability::Cache => *cache = true,
-                Capability::History => *history = true,
-                Capability::GitCommit => *git_commit = true,
+                Capability::Cache => set.cache = true,
+                Capability::History => set.history = true,
+                Capability::GitCommit => set.git_commit = true,
                 Capability::Agent(name) => {
-                    agents.insert(name);
+                    set.agents.insert(name);
                 }
                 Capability::Http(origin) => {
-                    http.insert(origin);
+                    set.http.insert(origin);
                 }
-                Capability::AnyOrigin => *any_origin = true,
+                Capability::AnyOrigin => set.any_origin = true,
             }
         }
         set

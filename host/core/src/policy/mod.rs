@@ -281,18 +281,12 @@ impl Policy {
             let enough = Box::new(list.replaced(granted, wanted));
             return Err(Denial::List { plugin, tool, list, enough });
         }
-        let enough = Capabilities {
-            history: wanted.history,
-            git_commit: wanted.git_commit,
-            ..capabilities.clone()
-        };
-        if enough != capabilities {
-            let switch = if capabilities.history == wanted.history {
-                Capability::GitCommit
-            } else {
-                Capability::History
-            };
-            return Err(Denial::Switch { plugin, tool, switch, enough: Box::new(enough) });
+        let is_missing = |switch: &Capability| wanted.holds(switch) && !capabilities.holds(switch);
+        let switches = [Capability::History, Capability::GitCommit];
+        if let Some(switch) = switches.into_iter().find(is_missing) {
+            let (history, git_commit) = (wanted.history, wanted.git_commit);
+            let enough = Box::new(Capabilities { history, git_commit, ..capabilities });
+            return Err(Denial::Switch { plugin, tool, switch, enough });
         }
         Ok(Grant {
             scope: role.map(|role| role.scope().clone()).unwrap_or_default(),
