@@ -128,7 +128,7 @@ fn without_each_part_of_the_grant_nothing_is_committed() {
         assert_ne!(ended.status, 0, "{grant}: {ended:?}");
         assert_eq!(git(&place.workspace(), &["rev-parse", "HEAD"]), head, "{grant}");
     }
-    // The default role of a server does not have it, whatever is granted.
+    // The default role of a server does not have it, even where it is granted.
     configure(&place, GRANT);
     let listed = place.run(&["tools", "--role", "coder"]).stdout;
     assert!(listed.contains("git_status") && !listed.contains("git_commit"), "{listed}");

@@ -179,7 +179,9 @@ impl From<StoreError> for CliError {
 impl From<HistoryError> for CliError {
     fn from(error: HistoryError) -> Self {
         let kind = match error {
-            HistoryError::Unknown(_) | HistoryError::Ambiguous(_) => ErrorKind::Usage,
+            HistoryError::Unknown(_) | HistoryError::NothingToUndo | HistoryError::Ambiguous(_) => {
+                ErrorKind::Usage
+            }
             HistoryError::Changed { .. }
             | HistoryError::NotAlone
             | HistoryError::Commit(_)

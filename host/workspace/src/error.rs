@@ -103,6 +103,12 @@ pub enum HistoryError {
          be); `cofferdam log --commits` lists all that were made"
     )]
     Unknown(String),
+    /// Each commit has been undone, or there are none.
+    #[error(
+        "there is no commit to undo, or it is not kept any more ([history] says how long it would \
+         be); `cofferdam log --commits` lists all that were made"
+    )]
+    NothingToUndo,
     /// The ids of several commits begin like this.
     #[error("{0} is the beginning of several commits; write more of it")]
     Ambiguous(String),

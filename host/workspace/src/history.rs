@@ -175,8 +175,7 @@ impl History {
     /// Returns the latest commit that has not been undone and can be, so that repeated undos go back
     /// step by step, and the directory of the images.
     fn latest(&self, overlay: &Overlay) -> Result<(Commit, OwnedFd), HistoryError> {
-        let unknown = || HistoryError::Unknown("to undo".to_owned());
-        let dirs = self.open()?.ok_or_else(unknown)?;
+        let dirs = self.open()?.ok_or(HistoryError::NothingToUndo)?;
         let entries = dirs.entries()?;
         let mut first_error = None;
         let mut left = dirs.not_undone(&entries, |id| self.has(id));
@@ -198,7 +197,7 @@ impl History {
                 }
             }
         }
-        Err(first_error.map_or_else(unknown, HistoryError::Io))
+        Err(first_error.map_or(HistoryError::NothingToUndo, HistoryError::Io))
     }
 
     /// Removes commits beyond the retention, by number and size first. The latest commit stays

@@ -426,7 +426,7 @@ fn an_undo_brings_everything_back() {
     assert_eq!(undo(None).unwrap().0.id, later.id);
     assert_eq!(undo(None).unwrap().0.id, undone.id);
     assert_eq!(tree_with_times(root), before);
-    let Err(HistoryError::Unknown(_)) = undo(None) else { panic!("nothing is left") };
+    let Err(HistoryError::NothingToUndo) = undo(None) else { panic!("nothing is left") };
     undo(Some(&undone.id)).unwrap_err();
     let (transaction, _) = begin(&workspace);
     edit(transaction.overlay()).unwrap();
@@ -556,7 +556,7 @@ fn a_part_of_the_history_lists_and_undoes_nothing_else() {
     assert_eq!(part().undo(begin(&workspace).0, None).unwrap().0.id, ours);
     assert!(!root.join("ours").exists() && root.join("theirs").exists());
     assert!(part().page(0, 10).unwrap().0[0].is_undone);
-    assert!(matches!(part().undo(begin(&workspace).0, None), Err(HistoryError::Unknown(_))));
+    assert!(matches!(part().undo(begin(&workspace).0, None), Err(HistoryError::NothingToUndo)));
     assert_eq!(part().page(1, 10).unwrap(), (Vec::new(), 1));
 
     // An undo is a commit of its own.

@@ -20,7 +20,7 @@ pub struct Args {
     /// The working directory; the default is the workspace.
     pub working_dir: Option<String>,
     /// Files and directories that stay although the command fails. Where any are named, an exit code
-    /// other than 0 is no error, since the changes of a call that failed are discarded.
+    /// other than 0 is not an error, since the changes of a call that failed are discarded.
     #[serde(default)]
     pub keep_files: Vec<String>,
 }

@@ -14,7 +14,7 @@ pub struct Session(Arc<Mutex<VecDeque<SessionCommit>>>);
 /// A commit of a session.
 #[derive(Debug, Clone)]
 pub struct SessionCommit {
-    /// Its id.
+    /// The id of the commit.
     pub id: String,
     /// The short names of the tools whose calls made it.
     pub tools: Vec<String>,

@@ -111,11 +111,13 @@ impl CallState {
 
 fn failure(error: HistoryError) -> Error {
     match error {
-        HistoryError::Unknown(id) => Error::Unknown(if id == "to undo" {
-            "this session has no commit that is not undone".to_owned()
-        } else {
-            format!("this session has no commit {}", cofferdam_text::shorten(&id, 80))
-        }),
+        HistoryError::Unknown(id) => Error::Unknown(format!(
+            "this session has no commit {}",
+            cofferdam_text::shorten(&id, 80)
+        )),
+        HistoryError::NothingToUndo => {
+            Error::Unknown("this session has no commit that is not undone".to_owned())
+        }
         HistoryError::Ambiguous(_) => Error::Unknown(error.to_string()),
         HistoryError::Changed { .. } | HistoryError::NotAlone => Error::Changed(error.to_string()),
         HistoryError::Io(error) if Refused::of(&error).is_some() => {

@@ -37,7 +37,7 @@ pub struct RunOptions {
     pub client: Client,
     /// The session of the calls: its commits can be listed and undone by them.
     pub session: Session,
-    /// Whether answers have the bytes of images.
+    /// Whether results contain the bytes of images.
     pub images: bool,
     /// The origin of the calls, for telemetry.
     pub origin: Origin,
