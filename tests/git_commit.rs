@@ -5,7 +5,9 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::{Ended, Place};
@@ -152,4 +154,53 @@ fn a_commit_is_not_part_of_a_transaction_or_of_a_narrow_scope() {
     fs::remove_file(place.home().join(".gitconfig")).unwrap();
     let (ended, _) = act(&place, &[], &[commit(&["a"])]);
     assert!(ended.stdout.contains("git config --global user.name"), "{ended:?}");
+}
+
+/// How often the host is killed while it commits.
+const KILLS: u32 = 40;
+
+/// Where git's locks are that a commit takes.
+const LOCKS: [&str; 3] = [".git/index.lock", ".git/HEAD.lock", ".git/refs/heads/main.lock"];
+
+#[test]
+fn a_killed_host_leaves_a_repository_that_git_accepts() {
+    let place = place();
+    configure(&place, GRANT);
+    let top = place.workspace();
+    let envelope = place.home_file("commit.json");
+    fs::write(&envelope, json!({"actions": [commit(&["a"])]}).to_string()).unwrap();
+    let run = || place.command(&["run", envelope.to_str().unwrap()]).spawn().unwrap();
+    let begun = Instant::now();
+    place.write("a", "measured\n");
+    assert!(run().wait().unwrap().success());
+    let whole = begun.elapsed();
+    let (mut old, mut new) = (0, 0);
+    for turn in 0..KILLS {
+        let content = format!("{turn}\n");
+        place.write("a", &content);
+        let before = git(&top, &["rev-parse", "HEAD"]);
+        let mut child = run();
+        // What the host writes to the repository is the end of the call.
+        let part = 0.7 + 0.5 * f64::from(turn) / f64::from(KILLS);
+        std::thread::sleep(whole.mul_f64(part));
+        // The process may have ended by itself.
+        let _ = kill_process(Pid::from_child(&child), Signal::KILL);
+        child.wait().unwrap();
+        for lock in LOCKS {
+            let _ = fs::remove_file(top.join(lock));
+        }
+        git(&top, &["fsck", "--strict"]);
+        if git(&top, &["rev-parse", "HEAD"]) == before {
+            old += 1;
+            let (ended, results) = act(&place, &[], &[commit(&["a"])]);
+            assert_eq!(ended.status, 0, "{turn}: {results:?}");
+        } else {
+            new += 1;
+        }
+        assert_eq!(git(&top, &["rev-parse", "HEAD~"]), before, "{turn}");
+        assert_eq!(git(&top, &["show", "HEAD:a"]), content.trim_end(), "{turn}");
+        assert_eq!(git(&top, &["status", "--porcelain"]), "", "{turn}");
+        assert_eq!(git(&top, &["reflog", "-1", "--format=%H"]), git(&top, &["rev-parse", "HEAD"]));
+    }
+    assert!(old > 0 && new > 0, "{old} old, {new} new");
 }

@@ -36,8 +36,8 @@ Go with findings for linters, one minified file of 1 MiB, installed packages, 90
 changed or new files. `cargo xtask answer-sizes DIRECTORY` measures on a copy of another checkout.
 
 Each tool of the role `main` gets the call that answers most, with default arguments: no `limit`, `head_limit`,
-`offset` or the like. `call` and `run` are the bytes that `cofferdam call` and `cofferdam run` print, as indented
-JSON. Over MCP, *text* is what a model gets, with its tokens in the encoding `o200k_base`; *structured* is the
+`offset` or the like. `call` and `run` are the bytes that `cofferdam call` and `cofferdam run` print where their output
+is not a terminal, JSON on one line. Over MCP, *text* is what a model gets, with its tokens in the encoding `o200k_base`; *structured* is the
 same answer for programs. The command fails if a number of bytes is above 32 KiB (32,768).
 
 ";

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write};
 
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
 
 use super::CliError;
 use super::args::{Format, ReportFormat, Shown};
@@ -34,10 +34,10 @@ impl Output {
         }
     }
 
-    /// Prints one JSON document. Characters that control a terminal are escaped, which JSON allows
-    /// everywhere.
+    /// Prints one JSON document: indented on a terminal, on one line for programs and models.
+    /// Characters that control a terminal are escaped, which JSON allows everywhere.
     pub fn json(&self, value: &Value) -> Result<(), CliError> {
-        write_out(&to_json(value)?)
+        write_out(&to_json(value, io::stdout().is_terminal())?)
     }
 
     /// Prints text in which characters that control a terminal are escaped.
@@ -83,7 +83,7 @@ impl Output {
         write_out(text)
     }
 
-    /// Prints a document as text, or writes it to a file. In the JSON format, `value` is printed.
+    /// Prints a document as text, or writes it to a file. In the JSON format, that is `value`.
     pub fn report(
         &self,
         shown: &Shown,
@@ -91,7 +91,10 @@ impl Output {
         render: impl FnOnce(ReportFormat) -> String,
     ) -> Result<(), CliError> {
         let text = match shown.format {
-            ReportFormat::Json => to_json(&serde_json::to_value(value).map_err(CliError::host)?)?,
+            ReportFormat::Json => {
+                let value = serde_json::to_value(value).map_err(CliError::host)?;
+                to_json(&value, shown.output.is_some() || io::stdout().is_terminal())?
+            }
             format => render(format).into_bytes(),
         };
         match &shown.output {
@@ -114,13 +117,20 @@ impl Output {
     }
 }
 
-fn to_json(value: &Value) -> Result<Vec<u8>, CliError> {
-    let mut json = Vec::new();
-    let mut serializer =
-        Serializer::with_formatter(&mut json, EscapingFormatter(PrettyFormatter::new()));
-    value.serialize(&mut serializer).map_err(CliError::host)?;
-    json.push(b'\n');
-    Ok(json)
+/// Formats a document: indented for people, on one line for programs and models.
+fn to_json(value: &Value, is_indented: bool) -> Result<Vec<u8>, CliError> {
+    fn formatted(value: &Value, formatter: impl Formatter) -> serde_json::Result<Vec<u8>> {
+        let mut json = Vec::new();
+        let formatter = EscapingFormatter(formatter);
+        value.serialize(&mut Serializer::with_formatter(&mut json, formatter))?;
+        json.push(b'\n');
+        Ok(json)
+    }
+    let json = match is_indented {
+        true => formatted(value, PrettyFormatter::new()),
+        false => formatted(value, CompactFormatter),
+    };
+    json.map_err(CliError::host)
 }
 
 /// Writes to standard output. A broken pipe is not an error: `cofferdam tools | head`.
@@ -138,7 +148,7 @@ pub fn stderr_is_terminal() -> bool {
 }
 
 /// A JSON formatter that escapes characters that control a terminal.
-struct EscapingFormatter<'a>(PrettyFormatter<'a>);
+struct EscapingFormatter<F>(F);
 
 /// Forwards a method to the wrapped formatter.
 macro_rules! forward {
@@ -149,7 +159,7 @@ macro_rules! forward {
     };
 }
 
-impl Formatter for EscapingFormatter<'_> {
+impl<F: Formatter> Formatter for EscapingFormatter<F> {
     forward! {
         begin_array();
         end_array();
@@ -243,19 +253,15 @@ mod tests {
     #[test]
     fn printed_json_is_escaped_and_equivalent() {
         let value = json!({"a": "\u{1b}[31m \u{202e} \u{9b}2J \u{e0041} plain ß \" \\ \n\t"});
-        let mut out = Vec::new();
-        value
-            .serialize(&mut Serializer::with_formatter(
-                &mut out,
-                EscapingFormatter(PrettyFormatter::new()),
-            ))
-            .unwrap();
-        let text = String::from_utf8(out).unwrap();
-        for hostile in ['\u{1b}', '\u{202e}', '\u{9b}', '\u{e0041}'] {
-            assert!(!text.contains(hostile), "{text}");
+        for (is_indented, lines) in [(true, 3), (false, 1)] {
+            let text = String::from_utf8(to_json(&value, is_indented).unwrap()).unwrap();
+            for hostile in ['\u{1b}', '\u{202e}', '\u{9b}', '\u{e0041}'] {
+                assert!(!text.contains(hostile), "{text}");
+            }
+            assert!(text.contains("plain ß"));
+            assert_eq!(text.lines().count(), lines);
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
         }
-        assert!(text.contains("plain ß"));
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 
     #[test]

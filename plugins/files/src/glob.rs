@@ -5,13 +5,12 @@
 
 use std::cmp::Reverse;
 
-use cofferdam_sdk::answer::{Notice, call_text};
+use cofferdam_sdk::answer::{Notice, call_text, text_bytes};
 use cofferdam_sdk::scan::{self, File, Query};
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
 use crate::pattern::Pattern;
-use crate::text::json_size;
 
 /// The number of files from which on a pattern is too broad, as the tool schemas say.
 const MAX_RESULTS: usize = 10_000;
@@ -110,7 +109,7 @@ impl Search {
         let mut files = Vec::new();
         for file in &found[offset..] {
             let path = context.absolute(&context.resolve(&file.path)?);
-            match left.checked_sub(json_size(&path) + "\"\",".len()) {
+            match left.checked_sub(text_bytes(&path) + "\"\",".len()) {
                 Some(rest) => left = rest,
                 None => break,
             }

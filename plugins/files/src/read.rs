@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use cofferdam_sdk::answer::text_bytes;
 use cofferdam_sdk::{Context, ToolError};
 use serde::{Deserialize, Serialize};
 
-use crate::text::{self, Encoding, PAGE_BYTES, json_size};
+use crate::text::{self, Encoding, PAGE_BYTES};
 
 /// The maximum length of a returned line, in characters.
 const MAX_LINE_CHARS: usize = 2_000;
@@ -99,7 +100,7 @@ pub(crate) fn page(text: &str, offset: u64, limit: Option<u64>) -> Result<Output
             Some((end, _)) => (&line[..end], "..."),
             None => (line, ""),
         };
-        let size = json_size(shown) + number.to_string().len() + mark.len() + "\\t\\n".len();
+        let size = text_bytes(shown) + number.to_string().len() + mark.len() + "\\t\\n".len();
         if size > room && output.lines > 0 {
             break;
         }

@@ -1,10 +1,11 @@
 //! `read_file`: returns a text file unchanged: all of it, or a page of its lines, numbered if asked for. It
 //! shows images, and returns the text of notebooks in the same pages.
 
+use cofferdam_sdk::answer::{beginning, text_bytes};
 use cofferdam_sdk::{Context, ToolError, WorkspacePath};
 use serde::{Deserialize, Serialize};
 
-use crate::text::{PAGE_BYTES, beginning, json_size};
+use crate::text::PAGE_BYTES;
 use crate::{image, notebook, read, text};
 
 /// The arguments of `read_file`.
@@ -82,7 +83,7 @@ pub fn run(args: &Args, context: &Context) -> Result<Output, ToolError> {
     };
     let (path, image) = (absolute, None);
     let is_whole = args.offset.is_none() && args.limit.is_none() && !args.numbered;
-    if is_whole && json_size(&text) <= PAGE_BYTES {
+    if is_whole && text_bytes(&text) <= PAGE_BYTES {
         return Ok(Output { path, content: text, size, image, page: None });
     }
     let (content, page) = page(&text, args)?;
@@ -125,7 +126,7 @@ fn page(text: &str, args: &Args) -> Result<(String, Page), ToolError> {
     let limit = usize::try_from(args.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
     let (mut content, mut lines, mut truncated_lines) = (String::new(), 0, None);
     for line in text.split_inclusive('\n').skip(start_line - 1).take(limit) {
-        let size = json_size(line);
+        let size = text_bytes(line);
         if size > room {
             // A line that is longer than an answer is cut.
             if lines == 0 {

@@ -41,26 +41,6 @@ impl Encoding {
 /// The maximum size of an answer's content whose caller gave no limit, as JSON, in bytes.
 pub const PAGE_BYTES: usize = 30 * 1024;
 
-/// The size of a text in JSON without its quotes, in bytes.
-pub fn json_size(text: &str) -> usize {
-    let more = |byte: u8| match byte {
-        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
-        byte if byte < 0x20 => 5,
-        _ => 0,
-    };
-    text.len() + text.bytes().map(more).sum::<usize>()
-}
-
-/// The longest beginning of a text whose size in JSON is at most `most` bytes.
-pub fn beginning(text: &str, most: usize) -> &str {
-    let mut size = 0;
-    let end = text.char_indices().find(|(at, c)| {
-        size += json_size(&text[*at..at + c.len_utf8()]);
-        size > most
-    });
-    end.map_or(text, |(at, _)| &text[..at])
-}
-
 /// Returns the text of a UTF-8 file unchanged, including a byte order mark.
 ///
 /// # Errors

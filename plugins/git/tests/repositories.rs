@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cofferdam_sdk::{Context, git};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A repository with one commit, with a directory beside it for other files.
@@ -88,9 +88,31 @@ impl Repository {
 
     /// Calls a tool; returns its output or the code of its error.
     fn call(&self, tool: &str) -> Result<String, String> {
-        let answer = cofferdam_git::call(tool, "{}", &self.context());
-        let answer: Value = serde_json::from_str(&answer.map_err(|error| error.code)?).unwrap();
+        let answer = self.call_with(tool, &json!({}))?;
         Ok(answer["output"].as_str().unwrap().to_owned())
+    }
+
+    fn call_with(&self, tool: &str, args: &Value) -> Result<Value, String> {
+        let answer = cofferdam_git::call(tool, &args.to_string(), &self.context());
+        Ok(serde_json::from_str(&answer.map_err(|error| error.code)?).unwrap())
+    }
+
+    /// Reads all pages of a tool's output; returns the output and the number of pages.
+    fn pages(&self, tool: &str) -> (String, usize) {
+        let (mut output, mut pages, mut offset) = (String::new(), 0, json!(0));
+        loop {
+            let page = self.call_with(tool, &json!({"offset": offset})).unwrap();
+            assert!(page.to_string().len() <= 32 << 10, "{}", page.to_string().len());
+            output += page["output"].as_str().unwrap();
+            pages += 1;
+            match page.get("next") {
+                Some(next) => offset = next.clone(),
+                None => {
+                    assert_eq!(page.get("total").unwrap_or(&json!(output.len())), output.len());
+                    return (output, pages);
+                }
+            }
+        }
     }
 }
 
@@ -109,6 +131,67 @@ fn status_and_diff_return_the_output_of_git() {
     assert!(diff.starts_with("diff --git a/file b/file\n"), "{diff}");
     assert!(diff.ends_with("@@ -1 +1 @@\n-one\n+two\n"), "{diff}");
     assert_eq!(git::changed_files(&repository.context()).unwrap(), ["file", "dir/néw"]);
+}
+
+#[test]
+fn long_output_has_pages() {
+    let repository = Repository::new();
+    for number in 0..900 {
+        repository.write(&format!("some/directory/file{number}.py"), "\tprint(\"old\")\n");
+    }
+    repository.commit();
+    for number in 0..900 {
+        repository.write(&format!("some/directory/file{number}.py"), "\tprint(\"new é\")\n");
+    }
+    // A minified file: a line that is longer than a page.
+    repository.write("file", &"é\"x".repeat(20_000));
+    for (tool, arguments) in [("git_status", ["status", "--long"]), ("git_diff", ["diff", "-p"])] {
+        let (output, pages) = repository.pages(tool);
+        let whole = repository.git(&arguments);
+        let hints = |line: &&str| !line.starts_with("  (use ") && !line.starts_with("no changes");
+        let lines: Vec<&str> = whole.lines().filter(hints).collect();
+        let shown: Vec<&str> = output.lines().filter(hints).collect();
+        assert!(pages > 1 && shown == lines, "{tool}: {pages} pages");
+    }
+    let whole = repository.git(&["diff"]).len();
+    for (offset, code) in [(whole, "InvalidOffset"), (usize::MAX, "InvalidOffset")] {
+        let error = repository.call_with("git_diff", &json!({"offset": offset})).unwrap_err();
+        assert_eq!(error, code, "{offset}");
+    }
+}
+
+#[test]
+fn a_path_selects_a_part_of_the_diff() {
+    let repository = Repository::new();
+    for path in ["a.py", "*.py", "dir/b.py", "dir/gone", ":(top)x"] {
+        repository.write(path, "old\n");
+    }
+    repository.commit();
+    for path in ["a.py", "*.py", "dir/b.py", ":(top)x"] {
+        repository.write(path, "new\n");
+    }
+    fs::remove_file(repository.root().join("dir/gone")).unwrap();
+    let diff = |path: &str| -> Result<Vec<String>, String> {
+        let answer = repository.call_with("git_diff", &json!({"path": path}))?;
+        let lines = answer["output"].as_str().unwrap().lines();
+        let names = lines.filter_map(|line| line.strip_prefix("--- a/"));
+        Ok(names.map(str::to_owned).collect())
+    };
+    let ok = |names: &[&str]| Ok(names.iter().map(|&name| name.to_owned()).collect());
+    for (path, wanted) in [
+        ("a.py", ok(&["a.py"])),
+        ("*.py", ok(&["*.py"])),
+        (":(top)x", ok(&[":(top)x"])),
+        ("dir", ok(&["dir/b.py", "dir/gone"])),
+        ("./dir/../dir/gone", ok(&["dir/gone"])),
+        ("file", ok(&[])),
+        ("not-there", Err("FileNotFoundError".to_owned())),
+        ("../x", Err("PathNotAllowed".to_owned())),
+    ] {
+        assert_eq!(diff(path), wanted, "{path}");
+    }
+    assert_eq!(diff("."), diff(repository.root().to_str().unwrap()));
+    assert_eq!(diff(".").unwrap().len(), 5);
 }
 
 #[test]

@@ -21,3 +21,23 @@ pub fn call_text(tool: &str, args: &impl Serialize) -> String {
 pub fn item_bytes(item: &impl Serialize) -> usize {
     serde_json::to_string(item).map_or(usize::MAX, |json| json.len() + 1)
 }
+
+/// Returns the size of a text in JSON without its quotes, in bytes.
+pub fn text_bytes(text: &str) -> usize {
+    let more = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
+        byte if byte < 0x20 => 5,
+        _ => 0,
+    };
+    text.len() + text.bytes().map(more).sum::<usize>()
+}
+
+/// Returns the longest beginning of a text whose size in JSON is at most `most` bytes.
+pub fn beginning(text: &str, most: usize) -> &str {
+    let mut size = 0;
+    let end = text.char_indices().find(|(at, c)| {
+        size += text_bytes(&text[*at..at + c.len_utf8()]);
+        size > most
+    });
+    end.map_or(text, |(at, _)| &text[..at])
+}

@@ -32,6 +32,23 @@ pub mod available {
     pub use crate::bindings::cofferdam::backend::{builders, linters, test_runners};
 }
 
+/// Which part of a request an instance of a linter serves. The host divides the requests of a linter
+/// that calls this; see the WIT file.
+pub mod parts {
+    pub use crate::bindings::cofferdam::backend::parts::{Part, current};
+
+    impl Part {
+        /// All of the request.
+        pub const WHOLE: Self = Self { index: 0, count: 1 };
+
+        /// Returns the items of this part, of items in order.
+        pub fn of<T>(self, items: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+            let (index, count) = (self.index as usize, self.count.max(1) as usize);
+            items.into_iter().skip(index).step_by(count)
+        }
+    }
+}
+
 /// Chooses a test runner or builder for a project: the one whose `detect` returns the highest
 /// value. Of equal ones, the first in `preferred` wins; backends not in `preferred` come last.
 /// `None` if all return 0.

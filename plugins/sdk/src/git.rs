@@ -19,7 +19,7 @@
 //! workspace, and nothing outside of it is listed. Needs git 2.32 or later.
 
 use crate::process::{self, Changes, Command, End, Output, Repository};
-use crate::{Context, ToolError, shorten};
+use crate::{Context, ToolError, WorkspacePath, shorten};
 
 /// Environment variables that make git independent of the settings of the user and the machine.
 const ENVIRONMENT: &[(&str, &str)] = &[
@@ -144,14 +144,15 @@ pub struct Report {
 /// `NotARepository`, `RepositoryNotConfirmed`, `GitFailed`, `TimeoutError`, those of
 /// [`crate::process::run`].
 pub fn status(options: &[&str], context: &Context) -> Result<Report, ToolError> {
-    run(&[&["status", SUBMODULES], options].concat(), context)
+    run(&[&["status", SUBMODULES], options].concat(), None, context)
 }
 
-/// Runs `git diff` with these options; returns its output, a patch from `a/` to `b/`.
+/// Runs `git diff`, of one file or directory if `path` is given; returns its output, a patch from `a/`
+/// to `b/`.
 ///
 /// # Errors
 /// As [`status`].
-pub fn diff(options: &[&str], context: &Context) -> Result<Report, ToolError> {
+pub fn diff(path: Option<&WorkspacePath>, context: &Context) -> Result<Report, ToolError> {
     let own = [
         "diff",
         "--no-ext-diff",
@@ -162,7 +163,7 @@ pub fn diff(options: &[&str], context: &Context) -> Result<Report, ToolError> {
         "--relative",
         SUBMODULES,
     ];
-    run(&[&own[..], options].concat(), context)
+    run(&own, path, context)
 }
 
 /// The existing files that differ from the last commit, with untracked but without ignored files.
@@ -173,7 +174,7 @@ pub fn diff(options: &[&str], context: &Context) -> Result<Report, ToolError> {
 pub fn changed_files(context: &Context) -> Result<Vec<String>, ToolError> {
     let options = ["--porcelain=v1", "-z", "--untracked-files=all", "--no-renames"];
     let arguments = [&["status", SUBMODULES], &options[..]].concat();
-    let Report { output, repository } = run(&arguments, context)?;
+    let Report { output, repository } = run(&arguments, None, context)?;
     if output.stdout.total > output.stdout.bytes.len() as u64 {
         return Err(ToolError::failed("GitFailed", "more files have changed than can be listed"));
     }
@@ -204,11 +205,21 @@ fn changed_file(entry: &[u8]) -> Option<String> {
     (in_tree != b'D' && !staged_and_gone && !path.ends_with('/')).then(|| path.to_owned())
 }
 
-/// Runs git on the files of the workspace.
-fn run(arguments: &[&str], context: &Context) -> Result<Report, ToolError> {
+/// Runs git on the files of the workspace, or on those at or below `path`.
+fn run(
+    arguments: &[&str],
+    path: Option<&WorkspacePath>,
+    context: &Context,
+) -> Result<Report, ToolError> {
     let git = Git::find(context)?;
-    let here: &[&str] = if git.repository.prefix.is_empty() { &[] } else { &["--", "."] };
-    let output = git.run(&git.command(&[arguments, here].concat()), context)?;
+    let place = match path.map(WorkspacePath::as_str).unwrap_or_default() {
+        "" if git.repository.prefix.is_empty() => Vec::new(),
+        "" => vec!["--".to_owned(), ".".to_owned()],
+        path => vec!["--".to_owned(), format!(":(literal){path}")],
+    };
+    let place = place.iter().map(String::as_str);
+    let arguments: Vec<&str> = arguments.iter().copied().chain(place).collect();
+    let output = git.run(&git.command(&arguments), context)?;
     Ok(Report { output, repository: git.repository })
 }
 

@@ -45,7 +45,7 @@ pub mod text;
 
 pub use context::{Context, WorkspacePath};
 pub use error::{ErrorKind, ToolError};
-pub use shorten::{shorten, telling};
+pub use shorten::{shorten, shorten_captured, telling};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

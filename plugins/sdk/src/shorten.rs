@@ -5,6 +5,12 @@ use std::borrow::Cow;
 /// Returns text of at most `most` bytes unchanged; of longer text, the beginning and the end, with
 /// a mark between them that says how much is missing. Cuts at line ends where one is near.
 pub fn shorten(text: &str, most: usize) -> Cow<'_, str> {
+    shorten_captured(text, most, text.len() as u64)
+}
+
+/// As [`shorten`], for text of which the host kept only the beginning and the end: the mark says how
+/// much is missing of `total` bytes.
+pub fn shorten_captured(text: &str, most: usize, total: u64) -> Cow<'_, str> {
     if text.len() <= most {
         return Cow::Borrowed(text);
     }
@@ -21,7 +27,8 @@ pub fn shorten(text: &str, most: usize) -> Cow<'_, str> {
     };
     let (before, after) = (&text[..head], &text[tail..]);
     let newline = if before.ends_with('\n') { "" } else { "\n" };
-    Cow::Owned(format!("{before}{newline}[... {} bytes left out ...]\n{after}", tail - head))
+    let missing = total.saturating_sub((before.len() + after.len()) as u64);
+    Cow::Owned(format!("{before}{newline}[... {missing} bytes left out ...]\n{after}"))
 }
 
 /// The maximum size of [`telling`], in bytes.
@@ -82,6 +89,8 @@ mod tests {
         assert_eq!(shorten("short", 5), "short");
         assert_eq!(shorten("", 0), "");
         assert_eq!(shorten("abcdefghij", 4), "ab\n[... 6 bytes left out ...]\nij");
+        let captured = shorten_captured("abcdefghij", 4, 100);
+        assert_eq!(captured, "ab\n[... 96 bytes left out ...]\nij");
         assert_eq!(shorten("ééééé", 6), "é\n[... 6 bytes left out ...]\né");
         let lines: String = (0..100).map(|line| format!("line {line:02}\n")).collect();
         let cut = shorten(&lines, 200);

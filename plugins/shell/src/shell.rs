@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use cofferdam_sdk::answer::text_bytes;
 use cofferdam_sdk::process::{self, Captured, Changes, Command, End, Error};
-use cofferdam_sdk::{Context, ToolError, WorkspacePath, shorten};
+use cofferdam_sdk::{Context, ToolError, WorkspacePath, shorten, shorten_captured};
 
 /// The shells that may be granted, in order of preference.
 const SHELLS: [&str; 2] = ["bash", "sh"];
@@ -12,8 +13,9 @@ const SHELLS: [&str; 2] = ["bash", "sh"];
 /// without the terminating zero.
 const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 
-/// The maximum size of a stream in a result, in bytes; the middle of longer output is cut out.
-const MAX_STREAM_BYTES: usize = 1 << 20;
+/// The maximum size of a stream in a result, as JSON, in bytes; the middle of longer output is cut out.
+/// The host keeps all of it.
+const MAX_STREAM_BYTES: usize = 14 << 10;
 
 /// The end and the output of a command.
 #[derive(Debug)]
@@ -68,19 +70,25 @@ pub(crate) fn run(
         Err(error @ (Error::Denied(_) | Error::NotFound(_))) => run(other).map_err(|_| error),
         output => output,
     }?;
+    let ((stdout, short_out), (stderr, short_err)) =
+        (shortened(&output.stdout), shortened(&output.stderr));
     Ok(Run {
-        stdout: shortened(&output.stdout),
-        stderr: shortened(&output.stderr),
-        truncated: [&output.stdout, &output.stderr]
-            .iter()
-            .any(|s| s.total > MAX_STREAM_BYTES as u64),
+        stdout,
+        stderr,
+        truncated: short_out || short_err,
         end: output.end,
         duration_ms: output.duration_ms,
     })
 }
 
-fn shortened(captured: &Captured) -> String {
-    shorten(&String::from_utf8_lossy(&captured.bytes), MAX_STREAM_BYTES).into_owned()
+/// Returns a stream in the maximum size, and whether something is missing.
+fn shortened(captured: &Captured) -> (String, bool) {
+    let text = String::from_utf8_lossy(&captured.bytes);
+    // As many bytes as have the maximum size, if all of the text is escaped alike.
+    let most = MAX_STREAM_BYTES * text.len() / text_bytes(&text).max(1);
+    let short = shorten_captured(&text, most, captured.total);
+    let is_short = short.len() != text.len();
+    (short.into_owned(), is_short)
 }
 
 impl Run {

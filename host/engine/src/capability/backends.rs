@@ -7,12 +7,18 @@ use super::state::CallState;
 use cofferdam_core::policy::{BackendKind, Scope};
 
 use wit::backend::types::Error;
-use wit::backend::{builders, building, linters, linting, test_runners, testing};
+use wit::backend::{builders, building, linters, linting, parts, test_runners, testing};
 
 impl wit::backend::types::Host for CallState {}
 impl linting::Host for CallState {}
 impl testing::Host for CallState {}
 impl building::Host for CallState {}
+
+impl parts::Host for CallState {
+    fn current(&mut self) -> Result<parts::Part> {
+        Ok(self.part)
+    }
+}
 
 impl linters::Host for CallState {
     fn available(&mut self) -> Result<Vec<linters::Backend>> {

@@ -9,9 +9,9 @@ use super::context::CallContext;
 use crate::call::CallUsage;
 use cofferdam_workspace::{KeptOutput, Spill, Workspace};
 
-/// The minimum size of streams that are kept, in bytes. Built-in tools return two smaller streams
-/// completely.
-pub(super) const MIN_KEPT_BYTES: usize = 48 << 10;
+/// The minimum size of streams that are kept, in bytes. The shell's tools return two smaller streams
+/// completely, unless they consist of characters that JSON escapes.
+pub(super) const MIN_KEPT_BYTES: usize = 14 << 10;
 
 /// How many streams of one call are kept; the rest of the space is for other calls.
 const MAX_STREAMS: usize = 16;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
+use super::bindings::cofferdam::backend::parts::Part;
 use super::context::CallContext;
 use super::files::FileState;
 use super::http::HttpState;
@@ -26,6 +27,8 @@ pub struct CallState {
     pub(crate) keep_files: Option<Vec<String>>,
     /// The commit to git that is being prepared.
     pub(crate) git_commit: Option<GitCommit>,
+    /// The part of a request to a linter that the instance serves.
+    pub(crate) part: Part,
     /// How many scanners are open.
     pub(crate) scanners: usize,
     pub(crate) context: Arc<CallContext>,
@@ -52,6 +55,7 @@ impl CallState {
             messages,
             keep_files: None,
             git_commit: None,
+            part: Part { index: 0, count: 1 },
             scanners: 0,
             meter: Meter::new(limits),
             context: Arc::clone(context),

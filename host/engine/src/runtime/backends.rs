@@ -1,6 +1,7 @@
 //! Runs linters, test runners and builders for tools. Each runs in a fresh instance, with the
 //! grants of its own plugin but never more permissions than its caller.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
@@ -13,6 +14,7 @@ use super::instance::in_instance;
 use super::prepared::{LaneOfPlugin, Prepared};
 use crate::call::{Control, Grants, Permissions, PluginGrant, Stop};
 use crate::capability::wit::backend::types::Error;
+use crate::capability::wit::backend::parts::Part;
 use crate::capability::wit::backend::{building, linters, linting, testing};
 use crate::capability::{Backends, CallContext, CallState};
 use cofferdam_core::policy::{BackendKind, Choices, Policy, Scope};
@@ -21,6 +23,9 @@ use cofferdam_plugin::registry::{Plugin, Registry};
 
 /// The reason why a backend returned no report.
 pub use crate::capability::wit::backend::types::Error as BackendError;
+
+/// Among how many instances a request to a linter is divided at most: each lists all files.
+const MAX_PARTS: u32 = 4;
 
 /// All backends, in the operator's order, with their grants.
 pub struct BackendRunner {
@@ -150,6 +155,37 @@ impl BackendRunner {
             .map_err(|error| Error::Unavailable(error.to_string()))
     }
 
+    /// Among how many instances a request to a linter is divided.
+    fn parts(
+        &self,
+        name: &str,
+        request: &linting::Request,
+        caller: &CallContext,
+    ) -> Result<u32, Error> {
+        let entry = self.find(BackendKind::Linter, name)?;
+        let is_file = match request.paths.as_slice() {
+            [path] => Path::new(path).extension().is_some(),
+            _ => false,
+        };
+        let is_divided = !is_file && self.prepare(entry, &caller.control)?.is_divisible;
+        let most = u32::try_from(self.runtime.lanes()).map_or(MAX_PARTS, |n| n.min(MAX_PARTS));
+        Ok(if is_divided { most } else { 1 })
+    }
+
+    fn lint_part(
+        &self,
+        name: &str,
+        request: &linting::Request,
+        part: Part,
+        caller: &CallContext,
+    ) -> Result<linting::Report, Error> {
+        self.ask(BackendKind::Linter, name, caller, |store, lane| {
+            store.data_mut().part = part;
+            let linter = lane.linter()?.instantiate(&mut *store)?;
+            linter.cofferdam_backend_linter().call_lint(store, name, request)
+        })?
+    }
+
     /// Runs `work` in a fresh instance of a backend.
     fn ask<T: Send>(
         &self,
@@ -266,21 +302,12 @@ impl Backends for BackendRunner {
         let mut caller = caller.clone();
         caller.limits.spill = 0;
         let lint = |(name, request): &(String, linting::Request)| {
-            self.ask(BackendKind::Linter, name, &caller, |store, lane| {
-                let linter = lane.linter()?.instantiate(&mut *store)?;
-                linter.cofferdam_backend_linter().call_lint(store, name, request)
-            })?
+            let count = self.parts(name, request, &caller)?;
+            joined(side_by_side(0..count, |index| {
+                self.lint_part(name, request, Part { index, count }, &caller)
+            }))
         };
-        thread::scope(|scope| {
-            let running: Vec<_> =
-                requests.iter().map(|request| scope.spawn(move || lint(request))).collect();
-            let ended = running.into_iter().map(|running| {
-                running.join().unwrap_or_else(|_| {
-                    Err(Error::Failed("the host failed in one of its own functions".to_owned()))
-                })
-            });
-            ended.collect()
-        })
+        side_by_side(requests, lint)
     }
 
     fn run_tests(
@@ -306,6 +333,46 @@ impl Backends for BackendRunner {
             builder.cofferdam_backend_builder().call_build(store, name, request)
         })?
     }
+}
+
+/// Calls `work` with each item in a thread of its own. Returns the results in the order of the items.
+fn side_by_side<I: Send, T: Send>(
+    items: impl IntoIterator<Item = I>,
+    work: impl Fn(I) -> Result<T, Error> + Sync,
+) -> Vec<Result<T, Error>> {
+    let work = &work;
+    thread::scope(|scope| {
+        let start = |item| scope.spawn(move || work(item));
+        let running: Vec<_> = items.into_iter().map(start).collect();
+        let ended = running.into_iter().map(|running| {
+            running.join().unwrap_or_else(|_| {
+                Err(Error::Failed("the host failed in one of its own functions".to_owned()))
+            })
+        });
+        ended.collect()
+    })
+}
+
+/// Joins the reports of all parts of a request.
+///
+/// # Errors
+/// The error of the first part that has no report.
+fn joined(parts: Vec<Result<linting::Report, Error>>) -> Result<linting::Report, Error> {
+    let mut parts = parts.into_iter();
+    let mut all = parts.next().unwrap_or_else(|| Err(Error::Failed("no parts".to_owned())))?;
+    for part in parts {
+        let part = part?;
+        all.findings.extend(part.findings);
+        all.files_checked = all.files_checked.saturating_add(part.files_checked);
+        all.exit_code = all.exit_code.max(part.exit_code);
+        all.raw.push_str(&part.raw);
+    }
+    // Findings without a path count those that were left out, and are the last.
+    fn place(found: &linting::Finding) -> (bool, &str, u32, u32) {
+        (found.path.is_empty(), &found.path, found.line, found.column)
+    }
+    all.findings.sort_by(|a, b| place(a).cmp(&place(b)));
+    Ok(all)
 }
 
 /// The languages for which the operator chose this linter.

@@ -26,6 +26,7 @@ const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("cofferdam:backend/linting@0.1.0", Needs::Nothing),
     ("cofferdam:backend/testing@0.1.0", Needs::Nothing),
     ("cofferdam:backend/building@0.1.0", Needs::Nothing),
+    ("cofferdam:backend/parts@0.1.0", Needs::Nothing),
     ("cofferdam:backend/linters@0.1.0", Needs::Backends(BackendKind::Linter)),
     ("cofferdam:backend/test-runners@0.1.0", Needs::Backends(BackendKind::TestRunner)),
     ("cofferdam:backend/builders@0.1.0", Needs::Backends(BackendKind::Builder)),

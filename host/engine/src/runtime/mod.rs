@@ -155,6 +155,9 @@ struct Lane {
 /// The maximum number of lanes.
 const MAX_LANES: usize = 8;
 
+/// The interface by which a linter says that it can serve parts of requests.
+const PARTS: &str = "cofferdam:backend/parts@0.1.0";
+
 /// The engine can't be created on this machine.
 #[derive(Debug, thiserror::Error)]
 #[error("the WebAssembly engine can't be set up: {0}")]
@@ -248,8 +251,10 @@ impl Runtime {
         }
         let components = self.components(plugin, is_cancelled)?;
         let name = &plugin.manifest.name;
+        let mut is_divisible = false;
         for (import, _) in components[0].component_type().imports(self.engine()) {
             check_import(name, import, granted, plugin.manifest.as_granted)?;
+            is_divisible |= import == PARTS;
         }
         let world = |error: wasmtime::Error| LoadError::World {
             plugin: name.clone(),
@@ -265,7 +270,7 @@ impl Runtime {
             LaneOfPlugin::new(&lane.engine, &pre, &plugin.manifest).map_err(world)
         };
         let lanes = self.lanes.iter().zip(&components).map(link).collect::<Result<_, _>>()?;
-        Ok(Prepared { lanes })
+        Ok(Prepared { lanes, is_divisible })
     }
 
     /// Loads the plugin's code into each lane.
@@ -330,6 +335,11 @@ impl Runtime {
             unsafe { Component::deserialize_file(&lane.engine, file) }
         };
         self.lanes.iter().map(load).collect()
+    }
+
+    /// How many instances run side by side without sharing an engine.
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes.len()
     }
 
     /// The engine that compiles code; all lanes have the same settings.

@@ -16,6 +16,8 @@ use cofferdam_plugin::manifest::Manifest;
 /// A plugin that was loaded, checked and linked in each lane.
 pub struct Prepared {
     pub(super) lanes: Vec<LaneOfPlugin>,
+    /// Whether its linters can serve parts of requests.
+    pub(super) is_divisible: bool,
 }
 
 /// A plugin in one lane, with the exports that its manifest declares.

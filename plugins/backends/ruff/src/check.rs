@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use cofferdam_sdk::backend::parts::Part;
 use ruff_db::diagnostic::Diagnostic;
 use ruff_linter::linter::{ParseSource, lint_only};
 use ruff_linter::package::PackageRoot;
@@ -33,18 +34,19 @@ pub struct Checked {
     pub unread: Option<io::Error>,
 }
 
-/// Lints the given files, each with its own settings. `take` gets each file's diagnostics before the
+/// Lints a part of the given files, each with its own settings. `take` gets each file's diagnostics before the
 /// next file is linted, so that not all of them are in memory at once.
 ///
 /// # Errors
 /// A configuration file is invalid.
 pub fn check(
     files: &[File],
+    part: Part,
     settings: &mut Hierarchy,
     mut take: impl FnMut(Checked),
 ) -> Result<()> {
     let packages = Packages::of(files, settings)?;
-    for file in files {
+    for file in part.of(files) {
         let settings = settings.of(&file.path)?;
         let is_excluded = (settings.file_resolver.force_exclude || !file.named)
             && match_exclusion(

@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cofferdam_sdk::backend::linting::{Report, Request};
+use cofferdam_sdk::backend::parts::{self, Part};
 use cofferdam_sdk::backend::{Error, Linter};
 use cofferdam_sdk::scan::Scanner;
 use cofferdam_sdk::{Context, ToolError, WorkspacePath, linter};
@@ -30,7 +31,7 @@ impl Linter for Ruff {
     }
 
     fn lint(_: &str, request: &Request, context: &Context) -> Result<Report, Error> {
-        lint(request, context, &|tree| {
+        lint(request, parts::current(), context, &|tree| {
             Ok(Scanner::open(&tree.query())?.files().map(|file| file.path).collect())
         })
     }
@@ -38,11 +39,16 @@ impl Linter for Ruff {
 
 linter!(Ruff);
 
-/// Lints the files of a request; `list` lists directories.
+/// Lints a part of the files of a request; `list` lists directories.
 ///
 /// # Errors
 /// `Invalid` if a path or the configuration is invalid; `Failed` if the files can't be listed.
-pub fn lint(request: &Request, context: &Context, list: List) -> Result<Report, Error> {
+pub fn lint(
+    request: &Request,
+    part: Part,
+    context: &Context,
+    list: List,
+) -> Result<Report, Error> {
     let workspace = context.local(&resolve(".", context)?);
     let root = match request.root.as_str() {
         "" => workspace.clone(),
@@ -66,7 +72,7 @@ pub fn lint(request: &Request, context: &Context, list: List) -> Result<Report, 
         files::Error::Other(error) => invalid(&workspace)(error),
     })?;
     let mut report = findings::Collector::new(&workspace);
-    check::check(&files, &mut settings, |checked| report.add(&checked))
+    check::check(&files, part, &mut settings, |checked| report.add(&checked))
         .map_err(invalid(&workspace))?;
     Ok(report.finish())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Arguments;
 
-use cofferdam_sdk::{Context, ToolError, WorkspacePath};
+use cofferdam_sdk::{Context, ToolError, WorkspacePath, shorten};
 
 use super::before::{Before, Found, Place};
 use super::changes::Changes;
@@ -35,7 +35,39 @@ pub(super) fn plan(
         planner.file(file)?;
     }
     planner.failures.into_result()?;
-    Ok((planner.changes, planner.output.trim_end().to_owned()))
+    Ok((planner.changes, bounded(planner.output.trim_end())))
+}
+
+/// The maximum size of the output, in bytes.
+const MAX_OUTPUT_BYTES: usize = 24_000;
+
+/// Returns output in the maximum size. Of longer output that is a line with numbers, and the files of
+/// which not everything applied as the patch says.
+fn bounded(output: &str) -> String {
+    if output.len() <= MAX_OUTPUT_BYTES {
+        return output.to_owned();
+    }
+    let lines: Vec<&str> = output.lines().collect();
+    let is_unusual =
+        |line: &&str| line.starts_with("hunk ") && line.ends_with(')') || line.starts_with("line ends");
+    let files: Vec<&[&str]> = lines.chunk_by(|_, next| is_of_file(next)).collect();
+    let hunks = lines.iter().filter(|line| line.starts_with("hunk ")).count();
+    let unusual: Vec<String> = files
+        .iter()
+        .filter(|lines| lines.iter().any(is_unusual))
+        .map(|lines| lines.join("\n"))
+        .collect();
+    let numbers = format!(
+        "{} files, {hunks} hunks; all applied exactly as the patch says, but for {} files",
+        files.len(),
+        unusual.len()
+    );
+    shorten(&[numbers, unusual.join("\n")].join("\n"), MAX_OUTPUT_BYTES).trim_end().to_owned()
+}
+
+/// Whether a line of the output is about the file of the line before it.
+fn is_of_file(line: &str) -> bool {
+    ["hunk ", "mode: ", "line ends: "].iter().any(|beginning| line.starts_with(beginning))
 }
 
 struct Planner<'a> {

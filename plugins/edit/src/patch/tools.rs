@@ -252,6 +252,32 @@ mod tests {
     }
 
     #[test]
+    fn the_output_of_a_large_patch_says_what_is_unusual() {
+        let mut files: Vec<(String, String)> = Vec::new();
+        let mut patch = String::new();
+        for number in 0..1000 {
+            let path = format!("directory/file{number:04}.txt");
+            // One file has a line more than the patch says.
+            let before = if number == 700 { "more\na\n" } else { "a\n" };
+            patch += &format!("--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-a\n+b\n");
+            files.push((path, before.to_owned()));
+        }
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let (changes, output) = applied(&files, &patch);
+        assert_eq!(changes.len(), 1000);
+        assert_eq!(
+            output.unwrap(),
+            "1000 files, 1000 hunks; all applied exactly as the patch says, but for 1 files\n\
+             patching file directory/file0700.txt\nhunk 1: line 2, -1 +1 (offset +1)"
+        );
+        let crlf: Vec<(&str, &str)> = files.iter().map(|(path, _)| (*path, "a\r\n")).collect();
+        let output = applied(&crlf, &patch).1.unwrap();
+        assert!(output.len() <= 25_000 && output.contains("but for 1000 files\n"), "{output}");
+        assert!(output.contains("file0000.txt\n") && output.contains("file0999.txt\n"));
+    }
+
+    #[test]
     fn files_are_changed_created_and_deleted() {
         for (patch, changes, output) in [
             (EDIT_X, &["x: b\n"][..], "patching file x\nhunk 1: line 1, -1 +1"),
