@@ -631,7 +631,9 @@ fn results_fit_the_schemas() {
             jsonschema::validate(&input, example).unwrap();
             match repository.call_with(tool, example) {
                 Ok(answer) => jsonschema::validate(&output, &answer).unwrap(),
-                Err(code) => assert!(!is_part && code == "InvalidOffset", "{tool} {example}: {code}"),
+                Err(code) => {
+                    assert!(!is_part && code == "InvalidOffset", "{tool} {example}: {code}")
+                }
             }
         }
         let answer = repository.call_with(tool, &json!({})).unwrap();

@@ -43,12 +43,7 @@ linter!(Ruff);
 ///
 /// # Errors
 /// `Invalid` if a path or the configuration is invalid; `Failed` if the files can't be listed.
-pub fn lint(
-    request: &Request,
-    part: Part,
-    context: &Context,
-    list: List,
-) -> Result<Report, Error> {
+pub fn lint(request: &Request, part: Part, context: &Context, list: List) -> Result<Report, Error> {
     let workspace = context.local(&resolve(".", context)?);
     let root = match request.root.as_str() {
         "" => workspace.clone(),

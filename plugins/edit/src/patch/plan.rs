@@ -48,8 +48,9 @@ fn bounded(output: &str) -> String {
         return output.to_owned();
     }
     let lines: Vec<&str> = output.lines().collect();
-    let is_unusual =
-        |line: &&str| line.starts_with("hunk ") && line.ends_with(')') || line.starts_with("line ends");
+    let is_unusual = |line: &&str| {
+        line.starts_with("hunk ") && line.ends_with(')') || line.starts_with("line ends")
+    };
     let files: Vec<&[&str]> = lines.chunk_by(|_, next| is_of_file(next)).collect();
     let hunks = lines.iter().filter(|line| line.starts_with("hunk ")).count();
     let unusual: Vec<String> = files
