@@ -85,7 +85,8 @@ pub(crate) fn run(
 fn shortened(captured: &Captured) -> (String, bool) {
     let text = String::from_utf8_lossy(&captured.bytes);
     // As many bytes as have the maximum size, if all of the text is escaped alike.
-    let most = MAX_STREAM_BYTES * text.len() / text_bytes(&text).max(1);
+    let most = MAX_STREAM_BYTES as u64 * text.len() as u64 / text_bytes(&text).max(1) as u64;
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
     let short = shorten_captured(&text, most, captured.total);
     let is_short = short.len() != text.len();
     (short.into_owned(), is_short)

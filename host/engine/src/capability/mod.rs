@@ -71,6 +71,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wit::backend::testing::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::building::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::linters::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::backend::parts::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::test_runners::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::builders::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     Ok(())

@@ -25,12 +25,13 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 use sha2::{Digest as _, Sha256};
 
 use self::objects::Objects;
-use self::place::{Place, read};
+use self::place::{Place, read_file};
 use self::refs::{Branch, Lock, Logs};
 use crate::disk;
 use crate::repository::Repository;
@@ -124,9 +125,9 @@ impl GitCommit {
         let (cache, lock) = workspace.hold_cache(plugin).map_err(at("the cache"))?;
         let name = format!("{PREFIX}{}", uuid::Uuid::now_v7());
         let (directory, objects) =
-            create(&cache, &name, index.as_deref(), identity).map_err(at("the cache"))?;
+            create(&cache, &name, index.as_ref(), identity).map_err(at("the cache"))?;
         let path = workspace.path_of_cache(plugin).join(&name);
-        let index = index.map(|index| digest(&index));
+        let index = index.map(|index| digest(&index.bytes));
         Ok(Self { place, branch, index, cache, name, path, directory, objects, _lock: lock })
     }
 
@@ -160,14 +161,15 @@ impl GitCommit {
     pub fn finish(&self, id: &str, stop: &dyn Fn() -> bool) -> Result<()> {
         let mut objects = Objects::read(&self.objects, &self.place, stop)?;
         let commit = objects.commit(id, self.parent(), &self.place)?;
-        let index = read(&self.directory, INDEX, MAX_INDEX_BYTES)?
+        let index = Index::read(&self.directory)?
             .ok_or_else(|| invalid("there is no index in the directory"))?;
-        index::check(&index)?;
+        index::check(&index.bytes)?;
 
         let mut locks = self.lock()?;
         self.place.check_finished()?;
         self.check_unchanged()?;
-        write(&mut locks.index, &index)?;
+        write(&mut locks.index, &index.bytes)?;
+        locks.index.file.set_modified(index.modified).map_err(at(INDEX))?;
         write(&mut locks.branch, format!("{id}\n").as_bytes())?;
         let logs = Logs::open(&self.place, &self.branch)?;
         objects.place()?;
@@ -188,7 +190,7 @@ impl GitCommit {
             return Err(changed(format!("{} has changed meanwhile", self.branch.name)));
         }
         let index = self.place.index()?;
-        if index.map(|index| digest(&index)) != self.index {
+        if index.map(|index| digest(&index.bytes)) != self.index {
             return Err(changed("the index has changed meanwhile"));
         }
         Ok(())
@@ -200,6 +202,22 @@ impl Drop for GitCommit {
         if let Err(error) = disk::remove_all(&self.cache, &self.name) {
             tracing::warn!("{} is left for later: {error}", self.path.display());
         }
+    }
+}
+
+/// An index, and when it was written. Git compares that with the times of files: a file that has been
+/// written since, within the same second, may be of another content although its entry has its size
+/// and time ("racy git"). A copy with a later time would hide that.
+struct Index {
+    bytes: Vec<u8>,
+    modified: SystemTime,
+}
+
+impl Index {
+    /// Reads the index in a directory.
+    fn read(directory: &OwnedFd) -> Result<Option<Self>> {
+        let file = read_file(directory, INDEX, MAX_INDEX_BYTES)?;
+        Ok(file.map(|(bytes, modified)| Self { bytes, modified }))
     }
 }
 
@@ -221,7 +239,7 @@ fn write(lock: &mut Lock, bytes: &[u8]) -> Result<()> {
 fn create(
     cache: &OwnedFd,
     name: &str,
-    index: Option<&[u8]>,
+    index: Option<&Index>,
     identity: &str,
 ) -> io::Result<(OwnedFd, OwnedFd)> {
     let open = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -235,13 +253,14 @@ fn create(
     let directory = disk::open(cache, name, open)?;
     disk::create_directory(&directory, OBJECTS, disk::OWNER_ONLY)?;
     let objects = disk::open(&directory, OBJECTS, open)?;
-    let file = |name: &str, bytes: &[u8]| -> io::Result<()> {
+    let file = |name: &str, bytes: &[u8]| -> io::Result<File> {
         let mut file: File = disk::create(&directory, name)?;
-        file.write_all(bytes)
+        file.write_all(bytes)?;
+        Ok(file)
     };
     file(IDENTITY, identity.as_bytes())?;
     if let Some(index) = index {
-        file(INDEX, index)?;
+        file(INDEX, &index.bytes)?.set_modified(index.modified)?;
     }
     Ok((directory, objects))
 }

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use cofferdam_core::policy::git::{Storage, storage};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{GitCommitError, INDEX, MAX_INDEX_BYTES, OBJECTS, Result, at, changed, invalid};
+use super::{GitCommitError, Index, OBJECTS, Result, at, changed, invalid};
 use crate::disk;
 use crate::repository::Repository;
 
@@ -121,8 +122,8 @@ impl Place {
     }
 
     /// Reads the index, if there is one.
-    pub(super) fn index(&self) -> Result<Option<Vec<u8>>> {
-        read(&self.own, INDEX, MAX_INDEX_BYTES)
+    pub(super) fn index(&self) -> Result<Option<Index>> {
+        Index::read(&self.own)
     }
 }
 
@@ -153,11 +154,21 @@ fn refused_link(path: &Path) -> impl FnOnce(std::io::Error) -> GitCommitError {
 
 /// Reads a regular file with at most `most` bytes; `None` if it does not exist.
 pub(super) fn read(directory: impl AsFd, place: &str, most: u64) -> Result<Option<Vec<u8>>> {
+    Ok(read_file(directory, place, most)?.map(|(bytes, _)| bytes))
+}
+
+/// Returns the content of a file, and when it was written.
+pub(super) fn read_file(
+    directory: impl AsFd,
+    place: &str,
+    most: u64,
+) -> Result<Option<(Vec<u8>, SystemTime)>> {
     let file: File = match disk::open(directory, place, OFlags::RDONLY) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(refused_link(Path::new(place)))?.into(),
     };
-    if !file.metadata().map_err(at(place))?.is_file() {
+    let metadata = file.metadata().map_err(at(place))?;
+    if !metadata.is_file() {
         return Err(invalid(format!("{place} is not a regular file")));
     }
     let mut bytes = Vec::new();
@@ -165,5 +176,5 @@ pub(super) fn read(directory: impl AsFd, place: &str, most: u64) -> Result<Optio
     if bytes.len() as u64 > most {
         return Err(invalid(format!("{place} has more than {most} bytes")));
     }
-    Ok(Some(bytes))
+    Ok(Some((bytes, metadata.modified().map_err(at(place))?)))
 }
