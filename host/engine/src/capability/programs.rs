@@ -60,7 +60,7 @@ impl Programs {
 
     /// The toolchains of the operator's account for programs that run in `directory`, which is
     /// relative to the workspace.
-    pub(super) fn toolchains(&self, workspace: &Workspace, directory: &str) -> Toolchains {
+    pub(crate) fn toolchains(&self, workspace: &Workspace, directory: &str) -> Toolchains {
         let directory = match by_names("", directory) {
             Ok(Some(place)) => workspace.path().join(&*place),
             _ => workspace.path().to_owned(),
@@ -81,7 +81,7 @@ impl Programs {
         clippy::disallowed_methods,
         reason = "programs are looked up in the operator's directories"
     )]
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         name: &str,
         workspace: &Workspace,

@@ -122,7 +122,8 @@ impl<'a> Account<'a> {
     pub(super) fn installation(&self, name: &str, directories: &[PathBuf]) -> Option<PathBuf> {
         let system = SYSTEM_DIRECTORIES.map(PathBuf::from);
         let directories: Vec<PathBuf> = directories.iter().cloned().chain(system).collect();
-        let program = fs::canonicalize(cofferdam_sandbox::find_program(name, &directories)?).ok()?;
+        let program =
+            fs::canonicalize(cofferdam_sandbox::find_program(name, &directories)?).ok()?;
         Some(program.parent()?.parent()?.to_owned())
     }
 

@@ -19,7 +19,10 @@ const WHOLE: [&str; 4] = ["alias", "profile", "target", "unstable"];
 
 /// The keys that are taken over of other tables; `*` stands for any name.
 const KEYS: [(&[&str], &[&str]); 4] = [
-    (&["source", "*"], &["branch", "directory", "git", "local-registry", "registry", "replace-with", "rev", "tag"]),
+    (
+        &["source", "*"],
+        &["branch", "directory", "git", "local-registry", "registry", "replace-with", "rev", "tag"],
+    ),
     (&["registries", "*"], &["index"]),
     (&["registry"], &["default", "index"]),
     (&["build"], &["incremental", "jobs", "rustdocflags", "rustflags", "target"]),
@@ -70,7 +73,8 @@ fn without_credentials(value: &Value) -> Option<Value> {
         }
         Value::Table(table) => {
             let kept = table.iter();
-            let kept = kept.filter_map(|(key, value)| Some((key.clone(), without_credentials(value)?)));
+            let kept =
+                kept.filter_map(|(key, value)| Some((key.clone(), without_credentials(value)?)));
             Some(Value::Table(kept.collect()))
         }
         other => Some(other.clone()),

@@ -62,11 +62,12 @@ pub struct Found {
 #[derive(Debug)]
 struct Variable {
     name: &'static str,
-    /// The value, or its beginning.
+    /// The value, in which [`CACHE`] stands for the plugin's cache.
     value: String,
-    /// A place in the plugin's cache, whose path is the end of the value.
-    in_cache: Option<&'static str>,
 }
+
+/// Stands for the path of the plugin's cache in a variable. No path contains this character.
+const CACHE: char = '\0';
 
 /// A link in the plugin's cache to a directory of the account.
 #[derive(Debug)]
@@ -135,15 +136,16 @@ impl Toolchains {
     /// left out.
     pub fn variables(&self, cache: Option<&Path>) -> Vec<(String, String)> {
         let variables = self.found.iter().flat_map(|found| &found.variables);
-        let value = |Variable { name, value, in_cache }: &Variable| {
-            let value = match (in_cache, cache) {
-                (None, _) => value.clone(),
-                (Some(place), Some(cache)) => format!("{value}{}/{place}", cache.display()),
-                (Some(_), None) => return None,
+        let value = |Variable { name, value }: &Variable| {
+            let value = match cache {
+                _ if !value.contains(CACHE) => value.clone(),
+                Some(cache) => value.replace(CACHE, cache.to_str()?),
+                None => return None,
             };
             Some(((*name).to_owned(), value))
         };
-        let offline = table::OFFLINE.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let offline =
+            table::OFFLINE.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
         offline.chain(variables.filter_map(value)).collect()
     }
 

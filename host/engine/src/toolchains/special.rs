@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE;
 use cofferdam_plugin::digest::Digest;
 
 use super::account::Account;
-use super::{Found, Variable};
+use super::{CACHE, Found, Variable};
 
 /// Directories of the system, which every program can read.
 const SYSTEM: [&str; 2] = ["/usr", "/opt/conda"];
@@ -16,9 +16,37 @@ const SYSTEM: [&str; 2] = ["/usr", "/opt/conda"];
 /// Programs in `~/.local/bin` that are used, if they are files. Links count if they lead into a
 /// toolchain. Anything else there may be a private script.
 const LOCAL_PROGRAMS: [&str; 32] = [
-    "black", "cargo-nextest", "cmake", "eslint", "flake8", "go", "gofmt", "golangci-lint", "gradle",
-    "hatch", "isort", "jest", "just", "lint-imports", "mise", "mvn", "mypy", "ninja", "node", "nox",
-    "npm", "npx", "pdm", "pnpm", "poetry", "pre-commit", "pylint", "pytest", "ruff", "tox", "uv",
+    "black",
+    "cargo-nextest",
+    "cmake",
+    "eslint",
+    "flake8",
+    "go",
+    "gofmt",
+    "golangci-lint",
+    "gradle",
+    "hatch",
+    "isort",
+    "jest",
+    "just",
+    "lint-imports",
+    "mise",
+    "mvn",
+    "mypy",
+    "ninja",
+    "node",
+    "nox",
+    "npm",
+    "npx",
+    "pdm",
+    "pnpm",
+    "poetry",
+    "pre-commit",
+    "pylint",
+    "pytest",
+    "ruff",
+    "tox",
+    "uv",
     "yarn",
 ];
 
@@ -73,16 +101,16 @@ fn poetry(account: &Account<'_>, environments: &Found) -> Option<Found> {
         let digest = URL_SAFE.encode(Digest::of(text(directory)?.as_bytes()).bytes());
         Some(format!("-{}-py", digest.get(..8)?))
     });
-    let name = digests.find_map(|digest| {
-        names.iter().rev().find(|name| name.contains(&digest)).cloned()
-    })?;
+    let name = digests
+        .find_map(|digest| names.iter().rev().find(|name| name.contains(&digest)).cloned())?;
     let root = account.directory(&root.join(name))?;
     Some(environment("poetry's environment", account, root))
 }
 
 /// Packages that were installed by `pip install --user`.
 fn python_packages(account: &Account<'_>) -> Option<Found> {
-    let base = account.variable("PYTHONUSERBASE").map_or_else(|| account.path("~/.local"), PathBuf::from);
+    let base =
+        account.variable("PYTHONUSERBASE").map_or_else(|| account.path("~/.local"), PathBuf::from);
     let base = account.root(&base)?;
     let library = base.join("lib");
     let versions = account.names(&library).into_iter().filter(|name| name.starts_with("python3"));
@@ -100,7 +128,8 @@ fn local_programs(account: &Account<'_>, others: &[Found]) -> Option<Found> {
     let named = account.variable("XDG_BIN_HOME").map(PathBuf::from);
     let directory = account.directory(&named.unwrap_or_else(|| account.path("~/.local/bin")))?;
     let is_toolchain = |target: &Path| {
-        let known = others.iter().flat_map(|found| &found.readable).any(|at| target.starts_with(at));
+        let known =
+            others.iter().flat_map(|found| &found.readable).any(|at| target.starts_with(at));
         known || SYSTEM.iter().any(|system| target.starts_with(system))
     };
     let is_used = |name: &String| match account.link(&directory.join(name)) {
@@ -112,7 +141,12 @@ fn local_programs(account: &Account<'_>, others: &[Found]) -> Option<Found> {
     if readable.is_empty() {
         return None;
     }
-    Some(Found { name: "programs of the user", programs: vec![directory], readable, ..Found::default() })
+    Some(Found {
+        name: "programs of the user",
+        programs: vec![directory],
+        readable,
+        ..Found::default()
+    })
 }
 
 /// The Java of the host's environment, if programs can read it.
@@ -125,43 +159,45 @@ fn java(account: &Account<'_>, others: &[Found]) -> Option<Found> {
     is_readable.then(|| Found { name: "JAVA_HOME", programs, variables, ..Found::default() })
 }
 
-/// Maven's local repository. Maven 3.9 and later write to the plugin's cache and look in the
-/// account's repository after that; older ones only read the account's repository.
+/// Maven's local repository and settings. Maven 3.9 and later write to the plugin's cache and look in
+/// the account's repository after that; older ones only read the account's repository.
+///
+/// The account's own `settings.xml` may have passwords: `user.home` leads to another directory. That
+/// of the installation is readable if it has none.
 fn maven(account: &Account<'_>, programs: &[PathBuf]) -> Option<Found> {
     let home = account.installation("mvn", programs);
-    let settings = |file: Option<PathBuf>| account.text(&file?).and_then(|text| local_repository(&text));
-    if settings(home.as_ref().map(|home| home.join("conf/settings.xml"))).is_some() {
+    let configuration =
+        home.as_ref().and_then(|home| account.existing(&home.join("conf/settings.xml")));
+    let configured = configuration.as_ref().and_then(|file| account.text(file));
+    let configured = configured.map(|text| without_comments(&text)).unwrap_or_default();
+    if local_repository(&configured).is_some() {
         return None; // This Maven names its repository itself.
     }
-    let named = settings(Some(account.path("~/.m2/settings.xml")));
-    let named = named.map(|path| path.replace("${user.home}", text(&account.home).unwrap_or_default()));
+    let own = account.text(&account.path("~/.m2/settings.xml")).unwrap_or_default();
+    let named = local_repository(&without_comments(&own));
+    let named =
+        named.map(|path| path.replace("${user.home}", text(&account.home).unwrap_or_default()));
     let repository = account.path(named.as_deref().unwrap_or("~/.m2/repository"));
     let repository = account.directory(&repository);
     let has_tail = home.and_then(|home| version(account, &home)) >= Some(MAVEN_WITH_TAIL);
-    let mut options = Variable { name: "MAVEN_OPTS", value: String::new(), in_cache: None };
-    match repository.as_deref().and_then(text) {
+    let options = match repository.as_deref().and_then(text) {
         // Maven's script splits the variable at spaces.
         Some(path) if path.contains(char::is_whitespace) => return None,
         Some(path) if has_tail => {
-            options.value = format!("-Dmaven.repo.local.tail={path} -Dmaven.repo.local=");
-            options.in_cache = Some("m2");
+            format!("-Dmaven.repo.local={CACHE}/m2 -Dmaven.repo.local.tail={path}")
         }
-        // Without the names of the account's mirrors, Maven would take its files for unknown ones.
-        Some(path) => {
-            options.value = format!(
-                "-Daether.enhancedLocalRepository.trackingFilename=cofferdam.untracked \
-                 -Dmaven.repo.local={path}"
-            );
-        }
-        None => {
-            options.value = "-Dmaven.repo.local=".to_owned();
-            options.in_cache = Some("m2");
-        }
-    }
+        // Without the names of the account's mirrors, Maven would not use the files from there.
+        Some(path) => format!(
+            "-Dmaven.repo.local={path} -Daether.enhancedLocalRepository.trackingFilename=cofferdam.none"
+        ),
+        None => format!("-Dmaven.repo.local={CACHE}/m2"),
+    };
+    let options = format!("-Duser.home={CACHE}/maven-home {options}");
+    let configuration = configuration.filter(|_| !has_secrets(&configured));
     Some(Found {
         name: "Maven's repository",
-        readable: repository.into_iter().collect(),
-        variables: vec![options],
+        readable: repository.into_iter().chain(configuration).collect(),
+        variables: vec![variable("MAVEN_OPTS", &options)],
         ..Found::default()
     })
 }
@@ -176,15 +212,26 @@ fn version(account: &Account<'_>, home: &Path) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// The local repository that Maven's settings name, outside of comments.
+/// The local repository that Maven's settings name.
 fn local_repository(settings: &str) -> Option<String> {
-    let mut text = String::new();
-    for (number, part) in settings.split("<!--").enumerate() {
-        text.push_str(if number == 0 { part } else { part.split_once("-->").map_or("", |it| it.1) });
-    }
-    let (_, rest) = text.split_once("<localRepository>")?;
+    let (_, rest) = settings.split_once("<localRepository>")?;
     let (path, _) = rest.split_once("</localRepository>")?;
     Some(path.trim().to_owned()).filter(|path| !path.is_empty())
+}
+
+/// Whether Maven's settings may have a password: of a server, of a proxy, or in a URL.
+fn has_secrets(settings: &str) -> bool {
+    let elements = ["<server>", "<pass", "<privateKey", "<proxy>", "<username>", "CDATA", "&"];
+    elements.iter().any(|element| settings.contains(element))
+        || settings.split("://").skip(1).any(|rest| {
+            rest.split(['/', '<', '"', ' ']).next().is_some_and(|authority| authority.contains('@'))
+        })
+}
+
+fn without_comments(xml: &str) -> String {
+    let mut parts = xml.split("<!--");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once("-->").map_or("", |(_, rest)| rest))
 }
 
 fn text(path: &Path) -> Option<&str> {
@@ -192,7 +239,7 @@ fn text(path: &Path) -> Option<&str> {
 }
 
 fn variable(name: &'static str, value: &str) -> Variable {
-    Variable { name, value: value.to_owned(), in_cache: None }
+    Variable { name, value: value.to_owned() }
 }
 
 #[cfg(test)]
@@ -209,7 +256,22 @@ mod tests {
             ("<localRepository></localRepository>", None),
             ("<localRepository>", None),
         ] {
-            assert_eq!(local_repository(settings).as_deref(), wanted, "{settings}");
+            let found = local_repository(&without_comments(settings));
+            assert_eq!(found.as_deref(), wanted, "{settings}");
+        }
+    }
+    #[test]
+    fn settings_with_passwords_are_secret() {
+        for (settings, secret) in [
+            ("<settings></settings>", false),
+            ("<settings><!-- <server><password>x</password></server> --></settings>", false),
+            ("<mirror><url>https://repo.example.com/maven2</url></mirror>", false),
+            ("<server><id>a</id><password>x</password></server>", true),
+            ("<url>https://user:word@repo.example.com/</url>", true),
+            ("<proxy><password>x</password></proxy>", true),
+            ("<!-- --><password>x</password><!-- -->", true),
+        ] {
+            assert_eq!(has_secrets(&without_comments(settings)), secret, "{settings}");
         }
     }
 }

@@ -13,7 +13,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::account::Account;
 use super::version::{self, Choice, Chosen, File, matching, newest};
-use super::{Found, Link, Variable};
+use super::{CACHE, Found, Link, Variable};
 
 /// A toolchain as this table describes it. Without its root, it is not there.
 pub(super) struct Toolchain {
@@ -25,6 +25,9 @@ pub(super) struct Toolchain {
     programs: Programs,
     /// What programs can read below the root; `""` for all of it.
     readable: &'static [&'static str],
+    /// A directory below the root in which links to other places count: users link their own builds
+    /// there.
+    linked: Option<&'static str>,
     variables: &'static [(&'static str, Value)],
     /// Places in the plugin's cache that lead to directories below the root.
     links: &'static [(&'static str, &'static str)],
@@ -75,6 +78,7 @@ const PLAIN: Toolchain = Toolchain {
     places: &[],
     programs: Programs::None,
     readable: &[""],
+    linked: None,
     variables: &[],
     links: &[],
 };
@@ -93,7 +97,6 @@ pub(super) const TOOLCHAINS: &[Toolchain] = &[
         places: &["~/.local/share/mise"],
         programs: Programs::Tools { below: "installs" },
         readable: &["installs"],
-        variables: &[],
         ..PLAIN
     },
     Toolchain {
@@ -102,7 +105,6 @@ pub(super) const TOOLCHAINS: &[Toolchain] = &[
         places: &["~/.asdf"],
         programs: Programs::Tools { below: "installs" },
         readable: &["installs"],
-        variables: &[],
         ..PLAIN
     },
     // Python.
@@ -120,6 +122,7 @@ pub(super) const TOOLCHAINS: &[Toolchain] = &[
             },
         },
         readable: &["versions"],
+        linked: Some("versions"),
         variables: &[("PYENV_ROOT", Value::Root(""))],
         ..PLAIN
     },
@@ -180,6 +183,7 @@ pub(super) const TOOLCHAINS: &[Toolchain] = &[
         named_by: &[("RUSTUP_HOME", "")],
         places: &["~/.rustup"],
         readable: &["settings.toml", "toolchains"],
+        linked: Some("toolchains"),
         variables: &[("RUSTUP_HOME", Value::Root(""))],
         ..PLAIN
     },
@@ -368,6 +372,11 @@ impl Toolchain {
         let mut found = Found { name: self.name, ..Found::default() };
         let readable = self.readable.iter().map(|below| root.join(below));
         found.readable = readable.filter_map(|path| account.existing(&path)).collect();
+        if let Some(linked) = self.linked.map(|below| root.join(below)) {
+            let entries = account.names(&linked).into_iter().map(|name| linked.join(name));
+            let targets = entries.filter_map(|entry| account.directory(&account.link(&entry)?));
+            found.readable.extend(targets);
+        }
         match &self.programs {
             Programs::None => {}
             Programs::In(places) => {
@@ -429,7 +438,9 @@ fn choose(
             let name = found.name;
             found.notes.push(match &other {
                 Some(other) => {
-                    format!("{name} has no version {wanted:?}, which the project names; {other} is used")
+                    format!(
+                        "{name} has no version {wanted:?}, which the project names; {other} is used"
+                    )
                 }
                 None => format!("{name} has no version {wanted:?}, which the project names"),
             });
@@ -501,7 +512,7 @@ fn unpacked(account: &Account<'_>, version: &Path) -> Option<PathBuf> {
 
 fn own_variable(name: &'static str, path: Option<PathBuf>) -> Option<Variable> {
     let value = path?.to_str()?.to_owned();
-    Some(Variable { name, value, in_cache: None })
+    Some(Variable { name, value })
 }
 
 fn variable(
@@ -511,17 +522,13 @@ fn variable(
 ) -> Option<Variable> {
     let in_root = |below: &str| account.root(&root.join(below));
     match value {
-        Value::Fixed(value) => {
-            Some(Variable { name, value: (*value).to_owned(), in_cache: None })
-        }
+        Value::Fixed(value) => Some(Variable { name, value: (*value).to_owned() }),
         Value::Root(below) => own_variable(name, in_root(below)),
         Value::Url(below) => {
             let path = in_root(below)?;
             let value = format!("file://{}", utf8_percent_encode(path.to_str()?, IN_URL));
-            Some(Variable { name, value, in_cache: None })
+            Some(Variable { name, value })
         }
-        Value::Cache(place) => {
-            Some(Variable { name, value: String::new(), in_cache: Some(place) })
-        }
+        Value::Cache(place) => Some(Variable { name, value: format!("{CACHE}/{place}") }),
     }
 }

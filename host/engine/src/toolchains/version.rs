@@ -44,8 +44,14 @@ pub(super) enum Chosen {
 
 impl Choice {
     /// Chooses among `installed` versions. `root` is the directory of the toolchain.
-    pub(super) fn choose(&self, account: &Account<'_>, root: &Path, installed: &[String]) -> Chosen {
-        let from_variable = self.variable.and_then(|name| account.variable(name)).map(str::to_owned);
+    pub(super) fn choose(
+        &self,
+        account: &Account<'_>,
+        root: &Path,
+        installed: &[String],
+    ) -> Chosen {
+        let from_variable =
+            self.variable.and_then(|name| account.variable(name)).map(str::to_owned);
         let from_project =
             || self.files.iter().find_map(|file| file.versions(account)?.into_iter().next());
         let from_account = || {
@@ -82,7 +88,8 @@ impl File {
             }
             Self::Wrapper(name) => {
                 let text = account.project_files(name).into_iter().next()?;
-                let url = text.lines().find_map(|line| line.trim().strip_prefix("distributionUrl"))?;
+                let url =
+                    text.lines().find_map(|line| line.trim().strip_prefix("distributionUrl"))?;
                 let file = url.rsplit('/').next()?.trim_end_matches(".zip");
                 Some(vec![file.to_owned()])
             }
@@ -145,7 +152,8 @@ pub(super) fn newest<'n>(names: impl Iterator<Item = &'n String>) -> Option<Stri
 /// Compares versions by their numbers; a version with letters, such as `3.14.0rc1`, is older than
 /// the same one without.
 fn compare(a: &str, b: &str) -> Ordering {
-    let starts = |name: &str| name.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
+    let starts =
+        |name: &str| name.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
     let numbers = |name: &str| -> Vec<u64> {
         let parts = name.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
         parts.map(|part| part.parse().unwrap_or(u64::MAX)).take(3).collect()
