@@ -179,7 +179,7 @@ fn maven(account: &Account<'_>, programs: &[PathBuf]) -> Option<Found> {
         named.map(|path| path.replace("${user.home}", text(&account.home).unwrap_or_default()));
     let repository = account.path(named.as_deref().unwrap_or("~/.m2/repository"));
     let repository = account.directory(&repository);
-    let has_tail = home.and_then(|home| version(account, &home)) >= Some(MAVEN_WITH_TAIL);
+    let has_tail = home.as_ref().and_then(|home| version(account, home)) >= Some(MAVEN_WITH_TAIL);
     let options = match repository.as_deref().and_then(text) {
         // Maven's script splits the variable at spaces.
         Some(path) if path.contains(char::is_whitespace) => return None,
@@ -194,9 +194,11 @@ fn maven(account: &Account<'_>, programs: &[PathBuf]) -> Option<Found> {
     };
     let options = format!("-Duser.home={CACHE}/maven-home {options}");
     let configuration = configuration.filter(|_| !has_secrets(&configured));
+    // Which Java there is; Maven reads it if it exists.
+    let toolchains = home.and_then(|home| account.existing(&home.join("conf/toolchains.xml")));
     Some(Found {
         name: "Maven's repository",
-        readable: repository.into_iter().chain(configuration).collect(),
+        readable: repository.into_iter().chain(configuration).chain(toolchains).collect(),
         variables: vec![variable("MAVEN_OPTS", &options)],
         ..Found::default()
     })
