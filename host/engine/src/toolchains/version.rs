@@ -218,13 +218,13 @@ mod tests {
 
     #[test]
     fn releases_are_newer_than_their_candidates() {
-        let newest = |names: &[&str]| {
+        let newest_of = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            super::newest(names.iter())
+            newest(names.iter())
         };
-        assert_eq!(newest(&["3.14.0rc1", "3.14.0"]).as_deref(), Some("3.14.0"));
-        assert_eq!(newest(&["env", "2.7.18"]).as_deref(), Some("2.7.18"));
-        assert_eq!(newest(&[".hidden"]), None);
+        assert_eq!(newest_of(&["3.14.0rc1", "3.14.0"]).as_deref(), Some("3.14.0"));
+        assert_eq!(newest_of(&["env", "2.7.18"]).as_deref(), Some("2.7.18"));
+        assert_eq!(newest_of(&[".hidden"]), None);
     }
 
     #[test]
