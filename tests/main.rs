@@ -38,6 +38,7 @@ mod symbols;
 mod tasks;
 mod team;
 mod telemetry;
+mod toolchains;
 mod tools;
 mod transactions;
 mod typed;

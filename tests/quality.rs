@@ -39,7 +39,7 @@ fn is_missing(program: &str) -> bool {
 
 /// Prints what a test skipped on this machine.
 #[expect(clippy::print_stderr, reason = "shown with the test's own output")]
-fn print_skipped(why: &str) {
+pub fn print_skipped(why: &str) {
     eprintln!("not tried: {why}");
 }
 

@@ -1,5 +1,7 @@
 //! `cofferdam doctor`: tries what the host needs on this machine and reports what works.
 
+mod runners;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -43,6 +45,7 @@ pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
         settings(global),
         sandbox(),
     ];
+    let runners = runners(global);
     let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
     output.document(&json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -50,8 +53,17 @@ pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
         "workers": Workers::default_count(),
         "resident_kib_with_plugins_loaded": resident,
         "findings": findings,
+        "programs": runners,
     }))?;
     Ok(if broken { exit::HOST } else { exit::OK })
+}
+
+/// The toolchains of the account and the runners for the workspace; null if the host can't be opened,
+/// which is a finding of its own.
+fn runners(global: &Global) -> Option<serde_json::Value> {
+    let (host, runtime) = setup::host(global, Some(1)).ok()?;
+    let _runtime = runtime.enter();
+    Some(runners::describe(&host))
 }
 
 fn finding(what: &'static str, result: Result<String, String>, verdict: Verdict) -> Finding {

@@ -16,3 +16,4 @@ pub mod pipeline;
 pub mod runtime;
 pub mod stats;
 pub mod telemetry;
+pub mod toolchains;

@@ -25,6 +25,11 @@ impl Digest {
         Self(Sha256::digest(content).into())
     }
 
+    /// The bytes of the digest.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The hexadecimal digits of the digest.
     pub fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()

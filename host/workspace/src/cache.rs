@@ -4,7 +4,8 @@
 //! recently used entries are evicted: whole entries at the top of the cache, since only the program
 //! knows which of its files depend on each other, and never while another run uses the cache.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -40,6 +41,7 @@ pub struct Cache<'a> {
     path: PathBuf,
     usage: Usage,
     begun: Instant,
+    directory: OwnedFd,
     _lock: OwnedFd,
 }
 
@@ -52,6 +54,44 @@ impl Cache<'_> {
     /// The usage when it was last measured.
     pub fn usage(&self) -> Usage {
         self.usage
+    }
+
+    /// Makes `place`, a path in the cache, a symbolic link to `target`; directories on the way are
+    /// created. Anything else in the way is removed, since programs write to the cache as well. No
+    /// link is followed.
+    ///
+    /// # Errors
+    /// A cache that can't be written.
+    pub fn link(&self, place: &str, target: &Path) -> io::Result<()> {
+        let (parent, name) = self.parent(place)?;
+        let target = target.as_os_str().as_encoded_bytes();
+        let present = rustix::fs::readlinkat(&parent, name, Vec::new());
+        if present.is_ok_and(|present| present.as_bytes() == target) {
+            return Ok(());
+        }
+        replace(&parent, name, |fresh| Ok(rustix::fs::symlinkat(target, &parent, fresh)?))
+    }
+
+    /// Writes a file to `place`, as [`Cache::link`] creates a link.
+    ///
+    /// # Errors
+    /// A cache that can't be written.
+    pub fn write(&self, place: &str, text: &[u8]) -> io::Result<()> {
+        let (parent, name) = self.parent(place)?;
+        if is_file_with(&parent, name, text) {
+            return Ok(());
+        }
+        replace(&parent, name, |fresh| disk::create(&parent, fresh)?.write_all(text))
+    }
+
+    /// Opens the directory of a place, and returns the name in it.
+    fn parent<'p>(&self, place: &'p str) -> io::Result<(OwnedFd, &'p str)> {
+        let (above, name) = disk::split(place);
+        let mut parent = self.directory.try_clone()?;
+        for part in above.split('/').filter(|part| !part.is_empty()) {
+            parent = subdirectory(&parent, part)?;
+        }
+        Ok((parent, name))
     }
 
     /// Makes the next run measure the cache again.
@@ -115,7 +155,8 @@ impl Workspace {
         }
         lock_shared(&lock)?;
         let (name, usage) = (name.to_owned(), known.usage);
-        Ok(Cache { workspace: self, name, path, usage, begun: Instant::now(), _lock: lock })
+        let begun = Instant::now();
+        Ok(Cache { workspace: self, name, path, usage, begun, directory, _lock: lock })
     }
 
     /// Opens the directory of a cache and keeps its entries from eviction; the second handle is the
@@ -184,6 +225,50 @@ impl Workspace {
     }
 }
 
+/// Opens a directory in a cache; creates it, also in place of something else.
+fn subdirectory(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || rustix::fs::openat(parent, name, flags, Mode::empty());
+    match open() {
+        Ok(directory) => return Ok(directory),
+        Err(Errno::NOENT) => {}
+        Err(_) => disk::remove_all(parent, name)?,
+    }
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(disk::DEFAULT_MODE)) {
+        // Another run has created it meanwhile.
+        Err(Errno::EXIST) | Ok(()) => Ok(open()?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Creates a file or link under a new name, and moves it to `name`.
+fn replace(
+    parent: &OwnedFd,
+    name: &str,
+    create: impl FnOnce(&str) -> io::Result<()>,
+) -> io::Result<()> {
+    let fresh = uuid::Uuid::now_v7().to_string();
+    create(&fresh)?;
+    match disk::rename(parent, &*fresh, parent, name) {
+        Err(_) => {
+            // A directory can't be replaced.
+            disk::remove_all(parent, name)?;
+            disk::rename(parent, &*fresh, parent, name)
+        }
+        renamed => renamed,
+    }
+}
+
+/// Whether a regular file has exactly this content.
+fn is_file_with(parent: &OwnedFd, name: &str, text: &[u8]) -> bool {
+    let Ok(file) = disk::open(parent, name, OFlags::RDONLY) else { return false };
+    let file = File::from(file);
+    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    let mut present = Vec::new();
+    let most = text.len() as u64 + 1;
+    is_file && file.take(most).read_to_end(&mut present).is_ok() && present == text
+}
+
 /// An entry at the top of a cache.
 struct CacheEntry {
     name: std::ffi::OsString,
@@ -238,7 +323,7 @@ fn lock_shared(lock: &OwnedFd) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
-    use std::fs::{self, File};
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
     use std::time::SystemTime;
 
@@ -287,6 +372,45 @@ mod tests {
         assert_eq!(open(&root).cache("p", MAX_BYTES).unwrap().usage().bytes, 480_000);
         assert_eq!(names(&path), ["a", "c"]);
         assert_eq!(names(&root.join(".cofferdam/runs")), [""; 0]);
+    }
+
+    #[test]
+    fn links_and_files_replace_what_programs_put_there() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap();
+        let outside = root.join("outside");
+        fs::create_dir_all(outside.join("kept")).unwrap();
+        fs::write(outside.join("file"), "as it was").unwrap();
+        fs::create_dir(root.join("workspace")).unwrap();
+        let workspace = open(&root.join("workspace"));
+        let cache = workspace.cache("p", MAX_BYTES).unwrap();
+        let at = |name: &str| cache.path().join(name);
+        let check = || {
+            for _ in 0..2 {
+                cache.link("home/registry/index", &outside.join("kept")).unwrap();
+                cache.write("home/config", b"text").unwrap();
+            }
+            assert_eq!(fs::read_link(at("home/registry/index")).unwrap(), outside.join("kept"));
+            assert_eq!(fs::read_to_string(at("home/config")).unwrap(), "text");
+            assert!(!at("home/config").is_symlink() && !at("home/registry").is_symlink());
+        };
+        check();
+        // Directories and files become links that lead out of the cache, and others.
+        let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, at(name)).unwrap();
+        fs::remove_dir_all(at("home")).unwrap();
+        link(&outside, "home");
+        check();
+        fs::remove_file(at("home/config")).unwrap();
+        link(&outside.join("file"), "home/config");
+        check();
+        fs::remove_file(at("home/registry/index")).unwrap();
+        fs::create_dir_all(at("home/registry/index/deep")).unwrap();
+        fs::remove_file(at("home/config")).unwrap();
+        fs::create_dir(at("home/config")).unwrap();
+        check();
+        assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "as it was");
+        assert_eq!(names(&outside), ["file", "kept"]);
+        assert_eq!(names(&cache.path().join("home")), ["config", "registry"]);
     }
 
     #[test]

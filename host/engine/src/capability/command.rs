@@ -10,6 +10,7 @@ use super::bindings::cofferdam::host::process::{Changes, Command, Error};
 use super::context::CallContext;
 use super::programs::failure;
 use super::spill::MIN_KEPT_BYTES;
+use crate::toolchains::Toolchains;
 use cofferdam_workspace::path::by_names;
 use cofferdam_workspace::{Protected, ViewKind};
 
@@ -39,6 +40,8 @@ pub(super) struct ProgramRun<'a> {
     pub(super) top: &'a Path,
     /// The cache directory of the plugin.
     pub(super) cache: Option<&'a Path>,
+    /// The toolchains of the operator's account.
+    pub(super) toolchains: &'a Toolchains,
 }
 
 impl ProgramRun<'_> {
@@ -78,12 +81,13 @@ impl ProgramRun<'_> {
     }
 
     fn environment(&self, granted: &[(String, String)]) -> Vec<(String, String)> {
-        let directories = self.context.services.programs.path();
+        let directories = self.context.services.programs.path(self.toolchains);
         let path: Vec<String> =
             directories.iter().map(|directory| directory.display().to_string()).collect();
         let mut environment: Vec<(String, String)> = FIXED_VARIABLES
             .iter()
             .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .chain(self.toolchains.variables(self.cache))
             .chain(granted.iter().cloned())
             .chain(self.command.environment.iter().cloned())
             .collect();
@@ -103,11 +107,12 @@ impl ProgramRun<'_> {
 
     /// Adds the files that the program can read and write.
     fn show(&self, described: &mut sandbox::Command) -> Result<(), Error> {
-        let Self { context, command, shown, top, cache } = self;
+        let Self { context, command, shown, top, cache, toolchains } = self;
         let services = &context.services;
         described.readable = sandbox::system_paths();
         described.readable.extend(services.programs.settings.path.iter().cloned());
         described.readable.extend(services.programs.settings.readable.iter().cloned());
+        described.readable.extend(toolchains.readable());
         described.writable.extend(cache.map(Path::to_owned));
         match shown {
             ViewKind::Workspace => {

@@ -11,6 +11,7 @@ use wasmtime::Result;
 use super::bindings::cofferdam::host::git_commit::{Error, Host, Preparation};
 use super::bindings::cofferdam::host::process;
 use super::state::CallState;
+use crate::toolchains::Toolchains;
 use cofferdam_core::policy::Files;
 use cofferdam_workspace::{GitCommit, GitCommitError, Repository, RepositoryError};
 
@@ -107,8 +108,9 @@ impl CallState {
         let services = &self.context.services;
         let failed = |error: process::Error| Error::Failed(error.to_string());
         let sandbox = services.programs.sandbox().map_err(failed)?;
-        let program =
-            services.programs.find(super::process::GIT, &services.workspace).map_err(failed)?;
+        let none = Toolchains::default();
+        let program = services.programs.find(super::process::GIT, &services.workspace, &none);
+        let program = program.map_err(failed)?;
         let mut command = sandbox::Command::new(program, &found.own);
         let own = found.own.display().to_string();
         let arguments = ["--git-dir", &own, "config", "--show-scope", "--includes", "-z"];

@@ -22,6 +22,7 @@ use super::spill::Streams;
 use super::state::CallState;
 use super::write_limits::WriteLimits;
 use crate::call::{Control, Stop};
+use crate::toolchains::Toolchains;
 use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode, ProgramLimitCode};
 use cofferdam_core::policy::Files;
 use cofferdam_workspace::{
@@ -66,10 +67,15 @@ impl CallState {
         let services = &self.context.services;
         let workspace = &services.workspace;
         let sandbox = services.programs.sandbox()?;
-        let program = services.programs.find(&command.program, workspace)?;
+        let toolchains = self.toolchains(command);
+        let program = services.programs.find(&command.program, workspace, &toolchains)?;
         let tree = Arc::clone(self.files.tree());
         let view = self.view(command, sandbox, &tree)?;
         let cache = self.cache(command)?;
+        if let Some(cache) = &cache {
+            let prepared = toolchains.prepare(cache);
+            prepared.map_err(|error| self.failed(&"the directory for caches", &error))?;
+        }
         let (limits, plugin) = (&self.context.limits, self.context.permissions.plugin());
         let write_limits = WriteLimits::new(&view, cache.as_ref(), limits, plugin);
         let top = match view.kind() {
@@ -82,6 +88,7 @@ impl CallState {
             shown: view.kind(),
             top,
             cache: cache.as_ref().map(Cache::path),
+            toolchains: &toolchains,
         };
         let mut described = run.describe(program)?;
         if command.program == GIT {
@@ -109,6 +116,15 @@ impl CallState {
             }
         }
         Ok(output(report, workspace_shown))
+    }
+
+    /// The toolchains that a program can use. Git needs none.
+    fn toolchains(&self, command: &Command) -> Toolchains {
+        let services = &self.context.services;
+        match command.program.as_str() {
+            GIT => Toolchains::default(),
+            _ => services.programs.toolchains(&services.workspace, &command.directory),
+        }
     }
 
     fn set_keep_files(&mut self, files: &[String]) -> std::result::Result<(), Error> {

@@ -10,11 +10,10 @@ use std::sync::OnceLock;
 use cofferdam_sandbox::{Helper, Sandbox, Tier};
 
 use super::bindings::cofferdam::host::process::Error;
+use crate::toolchains::{SYSTEM_DIRECTORIES, Toolchains, remedy};
 use cofferdam_core::policy::{ProgramSettings, SandboxTier};
 use cofferdam_workspace::Workspace;
-
-/// The system's directories of programs.
-const SYSTEM_DIRECTORIES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+use cofferdam_workspace::path::by_names;
 
 /// Finds native programs on this machine. The sandbox is opened for the first program.
 pub struct Programs {
@@ -59,9 +58,21 @@ impl Programs {
         Ok(self.sandbox.get_or_init(|| sandbox))
     }
 
-    /// The search path of programs, the operator's directories first.
-    pub(super) fn path(&self) -> Vec<PathBuf> {
-        self.settings.path.iter().cloned().chain(SYSTEM_DIRECTORIES.map(PathBuf::from)).collect()
+    /// The toolchains of the operator's account for programs that run in `directory`, which is
+    /// relative to the workspace.
+    pub(crate) fn toolchains(&self, workspace: &Workspace, directory: &str) -> Toolchains {
+        let directory = match by_names("", directory) {
+            Ok(Some(place)) => workspace.path().join(&*place),
+            _ => workspace.path().to_owned(),
+        };
+        Toolchains::find(&self.environment, &self.settings.path, workspace.path(), &directory)
+    }
+
+    /// The search path of programs: the operator's directories, those of toolchains, the system's.
+    pub(super) fn path(&self, toolchains: &Toolchains) -> Vec<PathBuf> {
+        let own = self.settings.path.iter().cloned();
+        let account = toolchains.programs().map(Path::to_owned);
+        own.chain(account).chain(SYSTEM_DIRECTORIES.map(PathBuf::from)).collect()
     }
 
     /// Finds the file of a program. A file in the workspace is denied, since an agent may have
@@ -70,15 +81,15 @@ impl Programs {
         clippy::disallowed_methods,
         reason = "programs are looked up in the operator's directories"
     )]
-    pub(super) fn find(&self, name: &str, workspace: &Workspace) -> Result<PathBuf, Error> {
-        let path = self.path();
+    pub(crate) fn find(
+        &self,
+        name: &str,
+        workspace: &Workspace,
+        toolchains: &Toolchains,
+    ) -> Result<PathBuf, Error> {
+        let path = self.path(toolchains);
         let Some(found) = cofferdam_sandbox::find_program(name, &path) else {
-            let path: Vec<String> = path.iter().map(|dir| dir.display().to_string()).collect();
-            return Err(Error::NotFound(format!(
-                "there is no program '{name}' in {}; install it, or name its directory in \
-                 [programs] path of cofferdam.toml",
-                path.join(", ")
-            )));
+            return Err(Error::NotFound(not_found(name, &path)));
         };
         if workspace.holds(&found) {
             return Err(Error::Denied(format!(
@@ -94,6 +105,20 @@ impl Programs {
             fs::canonicalize(directory).map_err(|error| failure(&directory.display(), &error))?;
         Ok(directory.join(name))
     }
+}
+
+/// Says where a program was looked for, and how to install it.
+fn not_found(name: &str, path: &[PathBuf]) -> String {
+    let path: Vec<String> = path.iter().map(|dir| dir.display().to_string()).collect();
+    let path = path.join(", ");
+    let install = match remedy(name) {
+        Some(line) => format!("install it ({line})"),
+        None => "install it".to_owned(),
+    };
+    format!(
+        "there is no program '{name}' in {path}; {install}, or name its directory in [programs] path \
+         of cofferdam.toml"
+    )
 }
 
 /// Converts an I/O error of the host into an error of the run.

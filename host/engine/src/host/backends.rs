@@ -1,11 +1,13 @@
 //! Calls backends directly, without a tool, to list, compare and test them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Host;
 use crate::call::{Control, Permissions, Session};
 use crate::capability::{Backends, CallContext};
 use crate::runtime::{BackendEntry, BackendError, linting};
+use crate::toolchains::Toolchains;
 use cofferdam_core::policy::{BackendKind, Capabilities, Files, Scope};
 
 impl Host {
@@ -20,6 +22,25 @@ impl Host {
     /// See [`BackendError`].
     pub fn backend_version(&self, kind: BackendKind, name: &str) -> Result<String, BackendError> {
         self.backends.version(kind, name, &self.operator())
+    }
+
+    /// How sure a test runner or builder is that the workspace's root is a project for it, from 0 to
+    /// 100; `None` for linters. Blocks.
+    pub fn backend_fits(&self, kind: BackendKind, name: &str) -> Option<u8> {
+        match kind {
+            BackendKind::Linter => None,
+            kind => Some(self.backends.detect(kind, name, "", &self.operator())),
+        }
+    }
+
+    /// The toolchains of the operator's account for programs in the workspace's root.
+    pub fn toolchains(&self) -> Toolchains {
+        self.services.programs.toolchains(&self.services.workspace, "")
+    }
+
+    /// The file of a program, as plugins find it.
+    pub fn find_program(&self, name: &str, toolchains: &Toolchains) -> Option<PathBuf> {
+        self.services.programs.find(name, &self.services.workspace, toolchains).ok()
     }
 
     /// Lints files with one linter. Blocks.

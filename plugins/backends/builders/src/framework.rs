@@ -195,11 +195,10 @@ impl Framework {
             Self::Go => vec![
                 ("GOCACHE", at("go-build")),
                 ("GOENV", fixed("off")),
-                // Without this, Go runs git in a repository that is not trusted.
-                ("GOFLAGS", fixed("-buildvcs=false")),
-                ("GOPROXY", fixed("off")),
+                // Without the first, Go runs git in a repository that is not trusted; without the
+                // second, users can't remove the directories of modules in a cache.
+                ("GOFLAGS", fixed("-buildvcs=false -modcacherw")),
                 ("GOTELEMETRY", fixed("off")),
-                ("GOTOOLCHAIN", fixed("local")),
             ],
             Self::Npm => vec![
                 ("npm_config_audit", fixed("false")),
@@ -209,7 +208,6 @@ impl Framework {
                 ("npm_config_update_notifier", fixed("false")),
             ],
             Self::Cargo => vec![
-                ("CARGO_NET_OFFLINE", fixed("true")),
                 ("CARGO_TARGET_DIR", at("cargo-target")),
                 ("CARGO_TERM_COLOR", fixed("never")),
                 ("CARGO_TERM_PROGRESS_WHEN", fixed("never")),

@@ -59,8 +59,7 @@ fn run<'a>(job: &'a Job<'_>, release: (u32, u32)) -> Run<'a> {
     run.environment = vec![
         ("GOCACHE", format!("{cache}/go-build")),
         ("GOLANGCI_LINT_CACHE", format!("{cache}/golangci-lint")),
-        // There is no network; Go would wait for it otherwise.
-        ("GOPROXY", "off".to_owned()),
+        ("GOFLAGS", "-modcacherw".to_owned()),
     ];
     if release < (2, 0) {
         run.arguments.push("--out-format=json".to_owned());
@@ -203,7 +202,8 @@ fn refused(output: &Output) -> Error {
     if said.contains("panic: ") || said.trim().is_empty() {
         return GOLANGCI_LINT.failed(output);
     }
-    if said.contains("module lookup disabled by GOPROXY=off") {
+    // Without a module cache of the account, and with one.
+    if said.contains("module lookup disabled by GOPROXY=off") || said.contains("reading file:///") {
         return Error::Unavailable(format!(
             "golangci-lint: modules are missing, and there is no network to get them: {}",
             error_message(output)

@@ -48,9 +48,10 @@ fn run(project: &Project, request: &Request) -> Result<Report, Error> {
     let cache = project.cache("go-build");
     let variables = [
         ("GOCACHE", &*cache),
-        ("GOPROXY", "off"),
+        ("GOENV", "off"),
+        // Users can remove the directories of modules in a cache.
+        ("GOFLAGS", "-modcacherw"),
         ("GOTELEMETRY", "off"),
-        ("GOTOOLCHAIN", "local"),
     ];
     set(&mut command, &variables);
     let output = project.run(&command)?;

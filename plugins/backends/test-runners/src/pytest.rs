@@ -4,8 +4,8 @@
 //! returns no files, and a stopped run has written none; so the script uses the same hooks to print
 //! lines of JSON. All other output goes to standard error, for users.
 //!
-//! The project's environment (`.venv` or `venv`) is used first, then that of `python3`, then that
-//! of the program `pytest`.
+//! The project's environment (`.venv` or `venv`) is used first, then the one that the account has for
+//! the project (`VIRTUAL_ENV`), then that of `python3`, then that of the program `pytest`.
 
 use std::collections::HashMap;
 
@@ -62,7 +62,7 @@ fn detect(project: &Project) -> u8 {
 fn version(project: &Project) -> Result<String, Error> {
     let printed = project.ask_version("python3", &[&START[..], &["--version"]].concat())?;
     if let Some(event) = json_lines::<Event>(&printed).next() {
-        return Err(missing(&event.id));
+        return Err(missing(&event));
     }
     Ok(printed)
 }
@@ -140,7 +140,7 @@ fn read(events: &str) -> Result<Vec<Test>, Error> {
     let mut places: HashMap<String, usize> = HashMap::new();
     for event in json_lines::<Event>(events) {
         if let Kind::Missing = event.event {
-            return Err(missing(&event.id));
+            return Err(missing(&event));
         }
         let place = *places.entry(event.id.clone()).or_insert_with(|| {
             let (suite, name) = event.id.split_once("::").unwrap_or((&event.id, ""));
@@ -184,10 +184,14 @@ fn report(test: &mut Test, event: Event) {
     test.stack = event.stack.as_deref().and_then(short_stack);
 }
 
-fn missing(python: &str) -> Error {
+/// The error for a project without a usable pytest: what was found in each place.
+fn missing(event: &Event) -> Error {
+    let found = event.message.as_deref().unwrap_or("it was not found");
     Error::Unavailable(format!(
-        "pytest is installed neither in the project's .venv nor for {python} nor as a program; \
-         install it in one of them, outside of this run, which has no network"
+        "no pytest can be run here: {}. Run `python3 -m venv .venv && .venv/bin/python -m pip install \
+         pytest` in the project, outside of this run, which has no network; an interpreter in another \
+         place has to be in [programs] readable of cofferdam.toml",
+        telling(found)
     ))
 }
 
@@ -243,8 +247,11 @@ mod tests {
 
     #[test]
     fn without_pytest_there_is_no_report() {
-        let error = read("{\"event\": \"missing\", \"id\": \"/usr/bin/python3\"}\n").unwrap_err();
-        assert!(matches!(error, Error::Unavailable(why) if why.contains("/usr/bin/python3")));
+        let line = r#"{"event": "missing", "id": "p", "message": "/p has no module pytest"}"#;
+        let error = read(line).unwrap_err();
+        assert!(
+            matches!(error, Error::Unavailable(why) if why.contains("here: /p has no module pytest. "))
+        );
     }
 
     #[test]

@@ -15,22 +15,55 @@ import sys
 MAX_MESSAGE, MAX_STACK = 8_000, 32_000
 
 
+def is_readable(path):
+    """Whether a file can be read here: a sandbox may let it exist and still not open it."""
+    try:
+        with open(path, "rb"):
+            return True
+    except OSError:
+        return False
+
+
+def environments():
+    """The environments that may have pytest: the project's own, then that of the account."""
+    yield from (".venv", "venv")
+    active = os.environ.get("VIRTUAL_ENV")
+    if active:
+        yield active
+
+
 def interpreter():
-    """Finds a Python interpreter that has pytest, first in the project's own environment."""
-    for environment in (".venv", "venv"):
+    """Finds a Python interpreter that has pytest. Returns it, and what was found elsewhere."""
+    found = []
+    for environment in environments():
+        if not os.path.isdir(environment):
+            continue
         python = os.path.abspath(os.path.join(environment, "bin", "python"))
         packages = os.path.join(environment, "lib", "python3*", "site-packages", "pytest")
-        if glob.glob(packages) and os.access(python, os.X_OK):
-            return python
+        if not glob.glob(packages):
+            found.append(f"{environment} has no package pytest")
+        elif not is_readable(python):
+            target = os.path.realpath(python)
+            found.append(
+                f"{environment} has pytest, but its interpreter {target} does not exist or is in "
+                "none of the directories that programs can read"
+            )
+        else:
+            return python, found
     if importlib.util.find_spec("pytest"):
-        return sys.executable
+        return sys.executable, found
+    found.append(f"{sys.executable} has no module pytest")
     program = shutil.which("pytest")
-    if program:
-        with open(program, "rb") as script:
-            first = os.fsdecode(script.readline()).strip()
-        if first.startswith("#!") and os.access(first[2:].strip(), os.X_OK):
-            return first[2:].strip()
-    return None
+    if program is None:
+        found.append("there is no program pytest")
+        return None, found
+    with open(program, "rb") as script:
+        first = os.fsdecode(script.readline()).strip()
+    python = first[2:].strip().split(" ")[0] if first.startswith("#!") else ""
+    if is_readable(python):
+        return python, found
+    found.append(f"the interpreter of {program} can't be read: {first[:200]}")
+    return None, found
 
 
 def cut(text, most):
@@ -88,9 +121,9 @@ def main():
     source, arguments = sys.argv[1], sys.argv[2:]
     if sys.path and sys.path[0] == "":
         del sys.path[0]  # The program pytest does not look in the working directory either.
-    python = interpreter()
+    python, found = interpreter()
     if python is None:
-        print(json.dumps({"event": "missing", "id": sys.executable}))
+        print(json.dumps({"event": "missing", "id": sys.executable, "message": "; ".join(found)}))
         return 0
     if python != sys.executable:
         sys.stdout.flush()
