@@ -53,7 +53,7 @@ fn environment(python: &Path, at: &Path) {
     let source = installed_library();
     for entry in fs::read_dir(&source).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let wanted = ["pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments"];
+        let wanted = ["pytest", "_pytest", "py.py", "pluggy", "iniconfig", "packaging", "pygments"];
         if wanted.iter().any(|wanted| name.to_lowercase().starts_with(wanted)) {
             copy(&source.join(&name), &library(at).join(&name));
         }
@@ -124,7 +124,7 @@ fn a_missing_pytest_is_reported_with_what_was_found() {
         if result["status"] == "executed" {
             return; // The system's Python has pytest.
         }
-        let message = result["message"].as_str().unwrap();
+        let message = result["metadata"]["reason"].as_str().unwrap();
         let wanted = ".venv has pytest, but its interpreter /nowhere/bin/python3 does not exist or is \
                       in none of the directories that programs can read";
         assert!(message.contains(wanted), "{message}");

@@ -17,6 +17,10 @@ use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::registry::Registry;
 use cofferdam_workspace::{History, InterruptedCommit, NOT_MADE_HERE, OWN, OwnState, SET_ASIDE};
 
+/// Findings about the host's own directory in the workspace.
+const KEPT: &str = "kept in the workspace";
+const INTERRUPTED: &str = "interrupted commit";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
@@ -45,7 +49,12 @@ pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
         settings(global),
         sandbox(),
     ];
-    let runners = runners(global);
+    // A host that opens finishes what was interrupted, and sets aside what is not its own; this
+    // command only looks.
+    let is_unchanged = |finding: &Finding| {
+        finding.verdict == Verdict::Ok || ![KEPT, INTERRUPTED].contains(&finding.what)
+    };
+    let runners = findings.iter().all(is_unchanged).then(|| runners(global)).flatten();
     let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
     output.document(&json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -173,7 +182,7 @@ fn kept(global: &Global) -> Finding {
             },
         }
     };
-    finding("kept in the workspace", look(), Verdict::Warning)
+    finding(KEPT, look(), Verdict::Warning)
 }
 
 /// Whether a commit was interrupted that the next call has to recover.
@@ -190,7 +199,7 @@ fn interrupted(global: &Global) -> Finding {
         None => Ok("none".to_owned()),
         Some(commit) => Err(commit.message),
     });
-    finding("interrupted commit", result, verdict)
+    finding(INTERRUPTED, result, verdict)
 }
 
 fn settings(global: &Global) -> Finding {
