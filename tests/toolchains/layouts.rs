@@ -10,7 +10,7 @@ use super::{TIERS, act, copy, executed, installed, on_path, set_tier, terminal};
 use crate::programs::programs;
 use crate::support::Place;
 
-/// What `run_tests` answers for one passed test.
+/// Asserts that `run_tests` reported one passed test.
 fn assert_one_passed(answer: &serde_json::Value, framework: &str) {
     assert_eq!(answer["framework"], framework, "{answer:#}");
     assert_eq!(answer["success"], true, "{answer:#}");

@@ -132,8 +132,8 @@ impl Toolchains {
         kept
     }
 
-    /// The environment variables of programs; a later one replaces an earlier one. Without a cache, those that name a place in it are
-    /// left out.
+    /// The environment variables of programs; a later one replaces an earlier one. Without a cache,
+    /// those that name a place in it are left out.
     pub fn variables(&self, cache: Option<&Path>) -> Vec<(String, String)> {
         let variables = self.found.iter().flat_map(|found| &found.variables);
         let value = |Variable { name, value }: &Variable| {
