@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use cofferdam_sdk::answer::{item_bytes, text_bytes};
 use cofferdam_sdk::backend::building::{Diagnostic, Report, Request, Severity};
 use cofferdam_sdk::backend::{Error, surest};
 use cofferdam_sdk::{Context, ToolError, shorten};
@@ -27,11 +28,14 @@ const FRAMEWORKS: [(&str, &str); 6] = [
 /// The default timeout in seconds, as in the examples of the actions reference.
 const DEFAULT_TIMEOUT_SECONDS: u32 = 300;
 
-/// The maximum size of the raw output, in bytes; the middle of longer output is cut out.
-const MAX_RAW_BYTES: usize = 100_000;
+/// The maximum size of the raw output as JSON, in bytes; the middle of longer output is cut out.
+const MAX_RAW_BYTES: usize = 10 << 10;
 
-/// The maximum number of errors and of warnings in a result; `error_count` counts all.
-const MAX_LISTED: usize = 500;
+/// The maximum size of the errors and warnings of a result as JSON, in bytes.
+const MAX_LISTED_BYTES: usize = 16 << 10;
+
+/// The maximum size of one message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 2 << 10;
 
 /// The arguments of the tool.
 #[derive(Debug, Default, Deserialize)]
@@ -60,9 +64,9 @@ pub struct Output {
     pub duration: String,
     /// The number of errors.
     pub error_count: usize,
-    /// The errors, in the order of the output.
+    /// The first errors, in the order of the output.
     pub errors: Vec<Problem>,
-    /// The warnings, in the order of the output.
+    /// The first warnings, if the errors leave space for them.
     pub warnings: Vec<Problem>,
     /// The output of the build.
     pub raw_output: String,
@@ -70,6 +74,9 @@ pub struct Output {
     pub timed_out: bool,
     /// Why the build did not complete; empty if it did.
     pub error: String,
+    /// How many errors and warnings are not listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
 }
 
 /// An error or a warning of the build.
@@ -195,21 +202,24 @@ fn tool_error(error: Error) -> ToolError {
 }
 
 fn output(framework: String, report: Report) -> Output {
-    let of = |severity: Severity| {
-        report.diagnostics.iter().filter(move |diagnostic| diagnostic.severity == severity)
-    };
     let duration = format!("{}.{:03}s", report.duration_ms / 1_000, report.duration_ms % 1_000);
+    let mut space = MAX_LISTED_BYTES;
+    let (errors, error_count) = listed(&report, Severity::Error, &mut space);
+    let (warnings, warning_count) = listed(&report, Severity::Warning, &mut space);
+    let left_out: Vec<String> =
+        [("errors", errors.len(), error_count), ("warnings", warnings.len(), warning_count)]
+            .into_iter()
+            .filter(|(_, listed, count)| listed < count)
+            .map(|(what, listed, count)| format!("{} of {count} {what}", count - listed))
+            .collect();
     Output {
         framework,
         success: report.exit_code == Some(0),
         exit_code: report.exit_code,
-        error_count: of(Severity::Error).count(),
-        errors: of(Severity::Error).take(MAX_LISTED).map(|found| problem(found, "error")).collect(),
-        warnings: of(Severity::Warning)
-            .take(MAX_LISTED)
-            .map(|found| problem(found, "warning"))
-            .collect(),
-        raw_output: shorten(&report.raw, MAX_RAW_BYTES).into_owned(),
+        error_count,
+        errors,
+        warnings,
+        raw_output: raw_output(&report.raw),
         timed_out: report.timed_out,
         error: if report.timed_out {
             format!("the build was stopped after {duration}")
@@ -217,16 +227,42 @@ fn output(framework: String, report: Report) -> Output {
             String::new()
         },
         duration,
+        left_out: Some(left_out.join(", ")).filter(|text| !text.is_empty()),
     }
 }
 
-fn problem(found: &Diagnostic, kind: &'static str) -> Problem {
+/// The first problems of a severity that fit in the space left, and how many there are in total.
+fn listed(report: &Report, severity: Severity, space: &mut usize) -> (Vec<Problem>, usize) {
+    let found = || report.diagnostics.iter().filter(|found| found.severity == severity);
+    let problems = found().map(problem).map_while(|problem| {
+        *space = space.checked_sub(item_bytes(&problem))?;
+        Some(problem)
+    });
+    (problems.collect(), found().count())
+}
+
+fn problem(found: &Diagnostic) -> Problem {
     Problem {
         file: found.path.clone(),
         line: found.line,
         column: found.column,
-        message: found.message.clone(),
-        kind,
+        message: shorten(&found.message, MAX_MESSAGE_BYTES).into_owned(),
+        kind: match found.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        },
+    }
+}
+
+/// The beginning and the end of the output; less of output that takes more bytes as JSON.
+fn raw_output(raw: &str) -> String {
+    let mut most = MAX_RAW_BYTES;
+    loop {
+        let short = shorten(raw, most);
+        if text_bytes(&short) <= MAX_RAW_BYTES {
+            return short.into_owned();
+        }
+        most -= most / 4;
     }
 }
 
@@ -364,13 +400,34 @@ mod tests {
         assert_eq!(errors, [(10, "error"), (12, "error")]);
         assert_eq!((output.warnings[0].line, output.warnings[0].kind), (11, "warning"));
         assert_eq!((output.error.as_str(), output.raw_output.as_str()), ("", "raw"));
+    }
 
-        failed.diagnostics = vec![diagnostic(1, Severity::Error); 2_000];
-        failed.raw = "x".repeat(1_000_000);
+    #[test]
+    fn a_long_result_has_its_first_errors_and_how_many_there_are() {
+        let mut builders = fixed(&[("go", 90)]);
+        let mut failed = report(1);
+        failed.diagnostics = vec![diagnostic(2, Severity::Warning); 300];
+        failed.diagnostics.extend(vec![diagnostic(1, Severity::Error); 2_000]);
+        failed.diagnostics[300].message = "m".repeat(100_000);
+        for raw in ["x".repeat(1_000_000), "\u{1}\n".repeat(1_000_000)] {
+            failed.raw = raw;
+            builders.answer = Ok(failed.clone());
+            let output = run(&Args::default(), &builders, &context()).unwrap();
+            assert_eq!((output.error_count, output.warnings.len()), (2_000, 0));
+            let left_out =
+                format!("{} of 2000 errors, 300 of 300 warnings", 2_000 - output.errors.len());
+            assert_eq!(output.left_out.as_deref(), Some(left_out.as_str()));
+            let bytes = serde_json::to_string(&output).unwrap().len();
+            assert!((20_000..28 << 10).contains(&bytes), "{bytes}");
+            assert!(output.raw_output.contains(" bytes left out ..."));
+        }
+
+        failed.diagnostics.truncate(300);
         builders.answer = Ok(failed);
         let output = run(&Args::default(), &builders, &context()).unwrap();
-        assert_eq!((output.error_count, output.errors.len()), (2_000, 500));
-        assert!(output.raw_output.len() < 110_000);
+        let left_out = format!("{} of 300 warnings", 300 - output.warnings.len());
+        assert_eq!(output.left_out, Some(left_out));
+        assert!(output.warnings.len() > 50);
     }
 
     #[test]

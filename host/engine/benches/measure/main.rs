@@ -401,7 +401,7 @@ fn schema(setup: &Setup, table: &mut Table) {
         let replacements: Vec<Value> = (0..count)
             .map(|n| json!({"old_string": format!("{n}{}", "x".repeat(size)), "new_string": "y".repeat(size)}))
             .collect();
-        let text = json!({"file_path": "src/a.rs", "replacements": replacements}).to_string();
+        let text = json!({"path": "src/a.rs", "replacements": replacements}).to_string();
         let (both, parse) = alternate(
             3_000,
             || assert!(schema.problems(&serde_json::from_str(&text).unwrap(), "").is_empty()),
@@ -443,7 +443,7 @@ fn edit(setup: &Setup, table: &mut Table) {
         60,
         || {
             let (old, new) = names(&mut turn);
-            let args = json!({"file_path": "ours.rs", "replacements": [{"old_string": old, "new_string": new}]});
+            let args = json!({"path": "ours.rs", "replacements": [{"old_string": old, "new_string": new}]});
             let transaction = setup.begin();
             let tree = transaction.overlay();
             let request = setup.request_on(tree, &setup.workspace, "atomic_replace", &args);

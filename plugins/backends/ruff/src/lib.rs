@@ -22,6 +22,11 @@ use cofferdam_sdk::{Context, ToolError, WorkspacePath, linter};
 
 pub use files::{List, Tree};
 
+/// Ruff allocates many small values; the target's own allocator takes longer for them.
+#[cfg(target_family = "wasm")]
+#[global_allocator]
+static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
+
 /// The plugin: a linter for Python.
 pub struct Ruff;
 
