@@ -67,6 +67,8 @@ struct Scene {
     /// The longest run, and the earliest time at which the commit was seen.
     longest: Duration,
     earliest: Duration,
+    /// How long a program's commit takes, from its beginning to the end of the command.
+    commit: Duration,
     tally: Tally,
 }
 
@@ -175,8 +177,8 @@ impl Scene {
             Kind::Undo => vec!["undo".to_owned()],
             Kind::Program => vec!["run".to_owned(), file("program.json", program("\\0"))],
         };
-        let (longest, earliest) = (Duration::ZERO, Duration::MAX);
-        Self { kind, place, arguments, longest, earliest, tally: Tally::default() }
+        let (longest, earliest, commit) = (Duration::ZERO, Duration::MAX, Duration::ZERO);
+        Self { kind, place, arguments, longest, earliest, commit, tally: Tally::default() }
     }
 
     /// Restores the workspace to the state before the change, and returns that state.
@@ -213,8 +215,14 @@ impl Scene {
         for _ in 0..times {
             let old = self.reset();
             let begun = Instant::now();
-            succeeded(self.command().wait_with_output().unwrap().into());
+            let mut child = self.command();
+            if self.kind == Kind::Program {
+                self.wait_for_commit(&mut child);
+            }
+            let commit = Instant::now();
+            succeeded(child.wait_with_output().unwrap().into());
             self.longest = self.longest.max(begun.elapsed());
+            self.commit = commit.elapsed();
             let new = state(&self.place.workspace());
             assert_ne!(old, new);
             let seen = states.get_or_insert_with(|| (old.clone(), new.clone()));
@@ -235,19 +243,24 @@ impl Scene {
         }
     }
 
+    /// Waits until a program's commit begins, or the command ends.
+    fn wait_for_commit(&self, child: &mut Child) {
+        let deadline = Instant::now() + TIMEOUT;
+        let manifest = self.place.workspace().join(".cofferdam/staging/manifest.json");
+        while !manifest.exists() && child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "{:?} does not come to an end", self.kind);
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Kills the change once. Returns whether it had ended by itself before.
     fn kill_once(&mut self, turn: usize) -> bool {
         let mut child = self.command();
         if self.kind == Kind::Program {
             // The moment counts from the beginning of the commit, since most of the time is the
             // program's own.
-            let deadline = Instant::now() + TIMEOUT;
-            let manifest = self.place.workspace().join(".cofferdam/staging/manifest.json");
-            while !manifest.exists() && child.try_wait().unwrap().is_none() {
-                assert!(Instant::now() < deadline, "{:?} does not come to an end", self.kind);
-                thread::sleep(Duration::from_millis(1));
-            }
-            thread::sleep(self.longest.mul_f64(0.2 * fraction(turn, 2)));
+            self.wait_for_commit(&mut child);
+            thread::sleep(self.commit.mul_f64(fraction(turn, 2)));
         } else {
             thread::sleep(self.moment(turn));
         }
@@ -267,8 +280,7 @@ impl Scene {
                 return;
             }
             let mut child = self.place.command(&["call", "write_file", &args]).spawn().unwrap();
-            let longest =
-                if self.kind == Kind::Program { self.longest.mul_f64(0.2) } else { self.longest };
+            let longest = if self.kind == Kind::Program { self.commit } else { self.longest };
             thread::sleep(longest.mul_f64(fraction(turn, 3 + again)));
             kill(&child);
             if child.wait().unwrap().code().is_none() {

@@ -55,8 +55,8 @@ struct Sizes {
     is_granted: bool,
 }
 
-/// Measures, prints a table, and writes the page unless `directory` is given. With `check`, only a
-/// part of the tools is measured and nothing is written.
+/// Measures, prints a table, and writes the page unless `directory` is given. With `check`, the tools
+/// that run programs for long are left out, and nothing is written.
 ///
 /// # Errors
 /// If an answer is too large, or a tool has no call here.
@@ -143,7 +143,7 @@ impl<'a> Measurement<'a> {
         Ok(Self { project, root: root.to_owned(), workspace })
     }
 
-    /// Calls every tool of the role `main`; with `check`, only those that search, read and list.
+    /// Calls every tool of the role `main`; with `check`, without those that run programs for long.
     fn all(&self, material: &Material, check: bool) -> Result<Vec<Sizes>> {
         let listed = ask(self.project, &["tools", "--role", "main", "--tokens"])?;
         let calls = calls(material, &self.root);
@@ -217,13 +217,8 @@ impl<'a> Measurement<'a> {
 }
 
 /// Tools whose calls run programs for many seconds.
-const PROGRAMS: [&str; 5] = [
-    "build.build_project",
-    "lint.lint_backend",
-    "lint.run_linter",
-    "lint_agent.run_linter",
-    "tests.run_tests",
-];
+const PROGRAMS: [&str; 4] =
+    ["lint.lint_backend", "lint.run_linter", "lint_agent.run_linter", "tests.run_tests"];
 
 /// The calls: the required arguments only, chosen so that the answer is as large as possible. Other
 /// tools get the first example of their schema.

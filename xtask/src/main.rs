@@ -105,7 +105,7 @@ enum Command {
     AnswerSizes {
         /// Measures on a copy of this checkout, and writes nothing
         directory: Option<PathBuf>,
-        /// Leaves out the tools that run programs, and writes nothing
+        /// Leaves out the tools that run programs for long, and writes nothing
         #[arg(long)]
         check: bool,
     },

@@ -11,6 +11,7 @@ use crate::process::{self, cargo};
 use crate::programs;
 use crate::project::Project;
 use crate::smith;
+use crate::{answer_sizes, bug_hunt};
 
 /// The built-in plugins.
 const BUILT_IN: Group = Group { sources: "plugins", packed: "plugins" };
@@ -66,16 +67,21 @@ fn build_with(project: &Project, groups: &[Group]) -> Result<()> {
 }
 
 /// Builds everything that the tests load, then runs all tests, or those with `filter` in their
-/// name. `arguments` are passed to the test programs.
+/// name; without a filter, also checks what answers cost. `arguments` are passed to the test
+/// programs.
 ///
 /// # Errors
-/// If something does not compile, or a test fails.
+/// If something does not compile, an answer is too large, or a test fails.
 pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Result<()> {
     let [guests, examples] = FOR_TESTS;
     build_with(project, &[BUILT_IN, guests, examples])?;
     programs::provide(project)?;
     authors::provide(project)?;
     smith::provide(project)?;
+    if filter.is_none() {
+        answer_sizes::run(project, None, true)?;
+        bug_hunt::run(project, None, true)?;
+    }
     let mut tests = cargo();
     tests
         .current_dir(&project.root)

@@ -147,7 +147,7 @@ pub fn pack(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, PackError>
 pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
     let io = |source| PackError::Io { path: path.to_owned(), source };
     let mut file = fs::File::open(path).map_err(io)?;
-    let mut start = Vec::new();
+    let mut start = Vec::with_capacity(LEADING_BYTES as usize);
     Read::by_ref(&mut file).take(LEADING_BYTES).read_to_end(&mut start).map_err(io)?;
     let mut reader = BinaryReader::new(&start, 0);
     let position = |reader: &BinaryReader| reader.original_position() as usize;

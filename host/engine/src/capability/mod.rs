@@ -28,6 +28,7 @@ mod wasi_context;
 mod write_limits;
 
 use std::num::NonZero;
+use std::sync::LazyLock;
 use std::thread;
 use std::time::Duration;
 
@@ -45,9 +46,11 @@ pub use state::CallState;
 /// How often code that waits checks whether its call was cancelled.
 const CANCEL_POLL: Duration = Duration::from_millis(20);
 
-/// The number of cores that this process may use.
+/// The number of cores that this process may use, determined once: the system reads several files.
 pub(crate) fn cores() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
+    static CORES: LazyLock<usize> =
+        LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get));
+    *CORES
 }
 
 /// Links all interfaces of the host.
