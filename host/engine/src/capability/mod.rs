@@ -21,6 +21,7 @@ mod process;
 mod programs;
 mod scan;
 mod spill;
+mod starts;
 mod state;
 mod waiting;
 mod wasi;

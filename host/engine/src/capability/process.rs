@@ -2,6 +2,7 @@
 //! `cofferdam-sandbox` implements the sandbox; [`cofferdam_workspace`] stages what the program
 //! changed.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -19,9 +20,10 @@ use super::bindings::cofferdam::host::process::{
 use super::command::ProgramRun;
 use super::programs::failure;
 use super::spill::Streams;
+use super::starts;
 use super::state::CallState;
 use super::write_limits::WriteLimits;
-use crate::call::{Control, Stop};
+use crate::call::{Control, Permissions, Stop};
 use crate::toolchains::Toolchains;
 use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode, ProgramLimitCode};
 use cofferdam_core::policy::Files;
@@ -95,6 +97,7 @@ impl CallState {
             described.readable.extend(self.outside(view.kind())?);
         }
         described.bounded.clone_from(&write_limits.bounded);
+        self.narrow(&mut described, command, &toolchains)?;
         let workspace_shown = top.display().to_string();
         let report = self.run_to_end(sandbox, described, &command.program)?;
         if let sandbox::End::Limit(limit) = report.end
@@ -115,7 +118,28 @@ impl CallState {
                 Changes::Keep | Changes::Discard | Changes::None => {}
             }
         }
-        Ok(output(report, workspace_shown))
+        let mut output = output(report, workspace_shown);
+        if let Some(named) = self.starts(command) {
+            starts::explain(&mut output, command, self.context.permissions.plugin(), named);
+        }
+        Ok(output)
+    }
+
+    /// The only programs that a program may start.
+    fn starts(&self, command: &Command) -> Option<&BTreeSet<String>> {
+        self.context.permissions.grant.rules.starts(&command.program)
+    }
+
+    /// Narrows a run to the programs that the settings name, if they do.
+    fn narrow(
+        &self,
+        described: &mut sandbox::Command,
+        command: &Command,
+        toolchains: &Toolchains,
+    ) -> std::result::Result<(), Error> {
+        let Some(named) = self.starts(command) else { return Ok(()) };
+        let services = &self.context.services;
+        starts::narrow(described, named, &services.programs, &services.workspace, toolchains)
     }
 
     /// The toolchains that a program can use. Git needs none.
@@ -188,7 +212,9 @@ impl CallState {
             let why = "the call may only read, so nothing that a program changes can be kept";
             return Err(Error::Denied(why.to_owned()));
         }
-        Ok(())
+        let Permissions { grant, .. } = &self.context.permissions;
+        let allowed = grant.rules.check(&grant.plugin, &command.program, &command.arguments);
+        allowed.map_err(|denial| Error::Denied(denial.to_string()))
     }
 
     /// Checks whether the call may run the program at all.
