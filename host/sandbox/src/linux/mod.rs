@@ -13,6 +13,7 @@ mod namespaces;
 mod procfs;
 mod requests;
 mod rules;
+mod sockets;
 mod supervise;
 mod syscalls;
 mod tree;
