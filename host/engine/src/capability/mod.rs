@@ -12,6 +12,7 @@ mod command;
 mod context;
 mod files;
 mod git_commit;
+mod hints;
 mod history;
 mod http;
 mod log;

@@ -18,6 +18,8 @@ use super::bindings::cofferdam::host::process::{
     Captured, Changes, Command, End, Error, Host, Output, Repository,
 };
 use super::command::ProgramRun;
+use super::context::CallContext;
+use super::hints;
 use super::programs::failure;
 use super::spill::Streams;
 use super::starts;
@@ -99,6 +101,7 @@ impl CallState {
         described.bounded.clone_from(&write_limits.bounded);
         self.narrow(&mut described, command, &toolchains)?;
         let workspace_shown = top.display().to_string();
+        let copy = matches!(view.kind(), ViewKind::Copy(_)).then(|| top.to_owned());
         let report = self.run_to_end(sandbox, described, &command.program)?;
         if let sandbox::End::Limit(limit) = report.end
             && let Some(stop) = write_limits.stop(&command.program, limit)
@@ -109,20 +112,41 @@ impl CallState {
             }
         }
         if let sandbox::End::Exited(code) = report.end {
-            let named = self.keep_files.as_deref();
-            match command.changes {
-                Changes::Keep if code == 0 || named.is_none() => self.keep(view, &tree, None)?,
-                Changes::Keep | Changes::Discard if named.is_some() => {
-                    self.keep(view, &tree, named)?;
-                }
-                Changes::Keep | Changes::Discard | Changes::None => {}
-            }
+            self.keep_after(code, command, view, &tree)?;
         }
         let mut output = output(report, workspace_shown);
-        if let Some(named) = self.starts(command) {
-            starts::explain(&mut output, command, self.context.permissions.plugin(), named);
-        }
+        self.add_hints(&mut output, command, copy.as_deref());
         Ok(output)
+    }
+
+    /// Stages the changes of a program that has exited, as far as the call asks for it.
+    fn keep_after(
+        &self,
+        code: i32,
+        command: &Command,
+        view: NativeView,
+        tree: &Overlay,
+    ) -> std::result::Result<(), Error> {
+        let named = self.keep_files.as_deref();
+        match command.changes {
+            Changes::Keep if code == 0 || named.is_none() => self.keep(view, tree, None),
+            Changes::Keep | Changes::Discard if named.is_some() => self.keep(view, tree, named),
+            Changes::Keep | Changes::Discard | Changes::None => Ok(()),
+        }
+    }
+
+    /// Adds what the sandbox may have to do with a program's failure. `copy` is the copy of the
+    /// workspace on which it worked, if it did.
+    fn add_hints(&self, output: &mut Output, command: &Command, copy: Option<&Path>) {
+        let CallContext { permissions, services, .. } = &self.context;
+        if let Some(named) = self.starts(command) {
+            let program = &command.program;
+            let rule = format!("starts.{program} under [grants.{}]", permissions.plugin());
+            hints::not_started(output, program, &rule, named);
+        }
+        if let Some(copy) = copy {
+            hints::copied(output, services.workspace.path(), copy);
+        }
     }
 
     /// The only programs that a program may start.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use cofferdam_sandbox as sandbox;
 
-use super::bindings::cofferdam::host::process::{Command, End, Error, Output};
+use super::bindings::cofferdam::host::process::Error;
 use super::programs::Programs;
 use crate::toolchains::Toolchains;
 use cofferdam_workspace::Workspace;
@@ -17,9 +17,6 @@ const PARTS: &[(&str, &[&str])] = &[("git", &["/usr/lib/git-core", "/usr/libexec
 
 /// Directories of programs that are not searched.
 const ADMINISTRATION: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/games"];
-
-/// The exit codes by which a shell reports that it could not start a program.
-const NOT_STARTED: [i32; 2] = [126, 127];
 
 /// Narrows a run to the programs `named`, besides the program itself. A program that is not
 /// installed is left out.
@@ -60,31 +57,4 @@ fn directories(
     let all = programs.path(toolchains).into_iter().chain(ADMINISTRATION.map(PathBuf::from));
     let real = all.filter_map(|path| fs::canonicalize(path).ok());
     real.filter(|path| path.is_dir() && path.parent().is_some() && !workspace.holds(path)).collect()
-}
-
-/// Adds to the errors of a program that could not start another one which ones it may start.
-pub(super) fn explain(
-    output: &mut Output,
-    command: &Command,
-    plugin: &str,
-    named: &BTreeSet<String>,
-) {
-    let End::Exited(code) = output.end else { return };
-    if !NOT_STARTED.contains(&code) {
-        return;
-    }
-    let program = &command.program;
-    let names: Vec<&str> = named.iter().map(String::as_str).collect();
-    let names = if names.is_empty() { "no other program".to_owned() } else { names.join(", ") };
-    let line = format!(
-        "the settings let '{program}' start only: {names} (starts.{program} under [grants.{plugin}] in \
-         cofferdam.toml, which a person can change)\n"
-    );
-    let stderr = &mut output.stderr;
-    if stderr.bytes.last().is_some_and(|last| *last != b'\n') {
-        stderr.bytes.push(b'\n');
-        stderr.total += 1;
-    }
-    stderr.total += line.len() as u64;
-    stderr.bytes.extend(line.into_bytes());
 }
