@@ -138,7 +138,7 @@ impl CallState {
     /// Adds what the sandbox may have to do with a program's failure. `copy` is the copy of the
     /// workspace on which it worked, if it did.
     fn add_hints(&self, output: &mut Output, command: &Command, copy: Option<&Path>) {
-        let CallContext { permissions, services, .. } = &self.context;
+        let CallContext { permissions, services, .. } = &*self.context;
         if let Some(named) = self.starts(command) {
             let program = &command.program;
             let rule = format!("starts.{program} under [grants.{}]", permissions.plugin());

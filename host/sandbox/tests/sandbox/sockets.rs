@@ -127,8 +127,8 @@ fn exchanged(path: &Path) -> io::Result<()> {
     connected
 }
 
-/// Returns an error unless `attempt` has succeeded where `is_beyond` says so. The caller of the run
-/// sees whether the socket beyond it was reached.
+/// Repeats `attempt` while another thread repeats `change`. The caller of the run sees whether the
+/// socket beyond it was reached.
 fn while_racing(change: impl Fn(usize) + Sync, attempt: impl Fn() -> io::Result<()>) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -159,7 +159,8 @@ fn link_race(own: &Path, beyond: &Path) -> io::Result<()> {
         let _ = symlink([own, beyond][round % 2], &next);
         let _ = fs::rename(&next, &link);
     };
-    while_racing(change, || stream(&link));
+    // It must not wait until an own connection is accepted.
+    while_racing(change, || connect(libc::SOCK_STREAM | libc::SOCK_NONBLOCK, &link));
     nothing_reached()
 }
 
@@ -173,7 +174,7 @@ fn memory_race(own: &Path, beyond: &Path) -> io::Result<()> {
     };
     let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     while_racing(change, || {
-        let socket = socket(libc::SOCK_STREAM)?;
+        let socket = socket(libc::SOCK_STREAM | libc::SOCK_NONBLOCK)?;
         // SAFETY: as above.
         check(unsafe { libc::connect(socket.as_raw_fd(), shared as *const _, length) }.into())
     });
