@@ -58,6 +58,15 @@ fn is_running(mark: &str) -> bool {
     })
 }
 
+/// Waits until no process with this text in its arguments is running.
+fn assert_ends(mark: &str) {
+    let started = Instant::now();
+    while is_running(mark) {
+        assert!(started.elapsed() < Duration::from_secs(5), "{mark} is still running");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn pythons_workers_and_managers_work() {
     let place = Place::new();
@@ -87,11 +96,25 @@ fn mypys_workers_and_daemon_work_and_the_daemon_ends_with_the_call() {
     assert!(stdout.contains("Success: no issues"), "{ended}");
     assert!(stdout.contains("Found 1 error"), "{ended}");
     assert!(stdout.matches("Daemon is up and running").count() == 2, "{ended}");
-    let started = Instant::now();
-    while is_running(&mark) {
-        assert!(started.elapsed() < Duration::from_secs(5), "the daemon is still running");
-        std::thread::sleep(Duration::from_millis(20));
+    assert_ends(&mark);
+}
+
+/// Gradle's daemon listens on loopback, and is found again by a file. It takes some 20 seconds.
+#[test]
+fn gradles_daemon_works_and_ends_with_the_call() {
+    if programs::find("gradle").is_none() {
+        return;
     }
+    let place = Place::new();
+    place.write("build.gradle", "println 'in ' + (System.getProperty('mark') ?: 'none')\n");
+    let trial = trial(place, "A");
+    let mark = format!("gradle-{}", std::process::id());
+    let gradle = format!("gradle --daemon --offline -Dorg.gradle.jvmargs=-Dmark={mark}");
+    let ended = run(&trial, &format!("{gradle} -q help && {gradle} -q help && {gradle} --status"));
+    let stdout = text(&ended, "stdout");
+    assert_eq!(stdout.matches(&format!("in {mark}")).count(), 2, "{ended}");
+    assert_eq!(stdout.matches("IDLE").count(), 1, "{ended}");
+    assert_ends(&mark);
 }
 
 #[test]
