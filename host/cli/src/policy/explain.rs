@@ -107,7 +107,11 @@ fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value>
         Capability::Process(program) => {
             let keys: Vec<String> =
                 rules.keys(program).map(|key| format!("{key}.{program}")).collect();
-            if keys.is_empty() { String::new() } else { format!(", narrowed by {}", keys.join(", ")) }
+            if keys.is_empty() {
+                String::new()
+            } else {
+                format!(", narrowed by {}", keys.join(", "))
+            }
         }
         _ => String::new(),
     };

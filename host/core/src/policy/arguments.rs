@@ -46,9 +46,7 @@ pub enum ArgumentPatternError {
     #[error("a pattern of arguments holds a control character")]
     Control,
     /// It has too many bytes or words.
-    #[error(
-        "a pattern of arguments is longer than {MAX_PATTERN_BYTES} bytes or {MAX_WORDS} words"
-    )]
+    #[error("a pattern of arguments is longer than {MAX_PATTERN_BYTES} bytes or {MAX_WORDS} words")]
     TooLong,
 }
 
@@ -355,7 +353,11 @@ mod tests {
             ("** push **", &["push", "-C x push origin", "push push"], &["pushes", "pull"]),
             ("** --output*", &["log --output=x", "--output"], &["log --output x", "log"]),
             ("** a ** b", &["a b", "x a a b a b", "a x b"], &["a", "b a", "a b x"]),
-            ("-c -- 'make test'", &["-c -- 'make test'"], &["-c -- make test", "-c -- 'make  test'"]),
+            (
+                "-c -- 'make test'",
+                &["-c -- 'make test'"],
+                &["-c -- make test", "-c -- 'make  test'"],
+            ),
             ("a*b*c", &["abc", "axxbxxc", "a'b c'c"], &["ab", "abcd", "acb"]),
             ("**", &["", "a", "a b"], &[]),
             ("a***", &["a", "abc"], &["b"]),

@@ -81,7 +81,11 @@ mod tests {
     fn a_line_is_added_where_a_program_was_not_started() {
         let named = BTreeSet::from(["git".to_owned(), "ls".to_owned()]);
         for (end, stderr, wanted) in [
-            (End::Exited(127), "bash: x", "bash: x\nthe settings let 'bash' start only: git, ls (r in"),
+            (
+                End::Exited(127),
+                "bash: x",
+                "bash: x\nthe settings let 'bash' start only: git, ls (r in",
+            ),
             (End::Exited(126), "", "the settings let 'bash' start only: git, ls (r in"),
             (End::Exited(1), "x\n", "x\n"),
             (End::TimedOut, "", ""),

@@ -70,12 +70,7 @@ struct Waiting {
 
 impl Requests {
     pub(super) fn new(writable: WritablePaths) -> Self {
-        Self {
-            writable,
-            waiting: Vec::new(),
-            suspects: Vec::new(),
-            sockets: Sockets::default(),
-        }
+        Self { writable, waiting: Vec::new(), suspects: Vec::new(), sockets: Sockets::default() }
     }
 
     /// Decides about a call. Returns `None` if it keeps waiting, or does not wait any more.

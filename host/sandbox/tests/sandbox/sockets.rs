@@ -208,11 +208,13 @@ pub fn sockets_of_other_processes_are_not_reached(setting: &Setting) {
         let (address, length) = address(&packets);
         // SAFETY: the address lives during the call.
         unsafe {
-            check(libc::bind(other.as_raw_fd(), (&raw const address).cast(), length).into()).unwrap();
+            check(libc::bind(other.as_raw_fd(), (&raw const address).cast(), length).into())
+                .unwrap();
             check(libc::listen(other.as_raw_fd(), 9).into()).unwrap();
         }
         for socket in [&path, &packets] {
-            fs::set_permissions(socket, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+            fs::set_permissions(socket, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+                .unwrap();
         }
         let mut command =
             place.command(&["reach", path.to_str().unwrap(), packets.to_str().unwrap()]);
@@ -233,7 +235,8 @@ pub fn sockets_of_other_processes_are_not_reached(setting: &Setting) {
         }
         if setting.tier == Tier::A {
             // As if nothing listened there.
-            let refused = format!("path: refused: {}", io::Error::from_raw_os_error(libc::ECONNREFUSED));
+            let refused =
+                format!("path: refused: {}", io::Error::from_raw_os_error(libc::ECONNREFUSED));
             assert!(output.lines().any(|line| line == refused), "{output}");
         }
         // It still works for the host.
@@ -258,7 +261,10 @@ pub fn converse() {
     say("many", many());
 }
 
-fn exchange(mut one: impl io::Read + io::Write, mut other: impl io::Read + io::Write) -> io::Result<()> {
+fn exchange(
+    mut one: impl io::Read + io::Write,
+    mut other: impl io::Read + io::Write,
+) -> io::Result<()> {
     let mut word = [0; 4];
     one.write_all(b"ping")?;
     other.read_exact(&mut word)?;
@@ -286,7 +292,8 @@ fn by_name() -> io::Result<()> {
 }
 
 fn packets() -> io::Result<()> {
-    let (socket, (address, length)) = (socket(libc::SOCK_SEQPACKET)?, address(Path::new("packets")));
+    let (socket, (address, length)) =
+        (socket(libc::SOCK_SEQPACKET)?, address(Path::new("packets")));
     // SAFETY: the address lives during the call.
     unsafe {
         check(libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length).into())?;
