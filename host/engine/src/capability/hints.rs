@@ -45,14 +45,17 @@ pub(super) fn copied(output: &mut Output, workspace: &Path, copy: &Path) {
     if failed && (says(&workspace) || says(MISSING_MODULE)) {
         let line = format!(
             "this sandbox shows the workspace as a copy, {}: what names {workspace} itself, such as an \
-             editable install, does not lead to the copy (docs/backends.md)",
+             editable install, does not lead to the copy (docs/backends.md)\n",
             copy.display()
         );
-        add(output, &line);
+        // Before the program's own errors, whose last line says most.
+        let stderr = &mut output.stderr;
+        stderr.total += line.len() as u64;
+        stderr.bytes = [line.as_bytes(), &stderr.bytes].concat();
     }
 }
 
-/// Adds a line to the errors.
+/// Adds a line at the end of the errors.
 fn add(output: &mut Output, line: &str) {
     let stderr = &mut output.stderr;
     let separator = if stderr.bytes.last().is_none_or(|last| *last == b'\n') { "" } else { "\n" };
@@ -114,6 +117,8 @@ mod tests {
             copied(&mut output, workspace, copy);
             let text = String::from_utf8_lossy(&output.stderr.bytes).into_owned();
             assert_eq!(text.contains("as a copy, /var/tmp/c"), is_added, "{text}");
+            assert!(text.ends_with(stderr), "{text}");
+            assert_eq!(output.stderr.total, text.len() as u64);
         }
     }
 }
