@@ -9,6 +9,7 @@ mod disk;
 mod output;
 mod refusals;
 mod repositories;
+mod workers;
 
 use serde_json::{Value, json};
 

@@ -141,6 +141,100 @@ fn arguments_are_not_interpreted_by_a_shell() {
 }
 
 #[test]
+fn arguments_are_compared_with_the_rules() {
+    let settings = "[grants.runner]\nfiles = 'write'\nprocess = ['cat', 'git', 'python3']\n\
+        [grants.runner.arguments]\ngit = { allow = ['status **', '--version'], deny = ['** -x'] }\n\
+        cat = { deny = ['secret*'] }\n";
+    let trial = runner(Place::new(), "A", settings);
+    trial.place.write("secret", "key");
+    trial.place.write("plain", "text");
+    let run = |program: &str, arguments: &[&str]| {
+        ran(&trial, json!({"program": program, "arguments": arguments}))
+    };
+    for (program, arguments, wanted) in [
+        (
+            "git",
+            &["push", "origin"][..],
+            "`git push origin` is not allowed: the settings allow `git status **`, `git --version` \
+             (arguments.git.allow under [grants.runner] in cofferdam.toml",
+        ),
+        ("git", &[], "`git` is not allowed"),
+        ("git", &["-c", "alias.status=!id", "status"], "`git -c alias.status=!id status` is not"),
+        ("git", &["status push"], "`git 'status push'` is not allowed"),
+        ("git", &["--version", "push"], "`git --version push` is not allowed"),
+        ("git", &["status", "-x"], "the settings deny `git ** -x` (arguments.git.deny"),
+        ("cat", &["secret"], "`cat secret` is not allowed: the settings deny `cat secret*`"),
+    ] {
+        let refused = run(program, arguments);
+        assert_eq!(text(&refused, "error"), "denied", "{arguments:?}: {refused}");
+        assert!(text(&refused, "message").contains(wanted), "{arguments:?}: {refused}");
+    }
+    assert_eq!(text(&run("cat", &["plain"]), "stdout"), "text");
+    // A program without a rule gets any arguments.
+    assert_eq!(text(&run("python3", &["-c", "print(7)"]), "stdout"), "7\n");
+    let version = run("git", &["--version"]);
+    assert!(text(&version, "stdout").starts_with("git version"), "{version}");
+}
+
+#[test]
+fn a_shell_starts_only_named_programs() {
+    const LOADER: &str = "for loader in /lib64/ld-linux-*.so.* /lib/ld-linux-*.so.*; do \
+        test -e $loader && exec $loader";
+    let narrowed = ALL.replace("'bash', 'cat', 'git', 'planted', 'python3', 'tool'", "'bash'");
+    let narrowed = format!("{narrowed}starts.bash = ['cat', 'missing-program']\n");
+    for tier in TIERS {
+        let place = Place::new();
+        place.write("planted", "#!/bin/bash\necho planted\n");
+        fs::copy("/usr/bin/id", place.workspace().join("copied")).unwrap();
+        for name in ["planted", "copied"] {
+            let path = place.workspace().join(name);
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let trial = runner(place, tier, &narrowed);
+        for allowed in [
+            "cat planted > /dev/null && echo ok",
+            "/usr/bin/cat planted > /dev/null && echo ok",
+            "bash -c 'echo ok'",
+            "/proc/self/exe -c 'echo ok' 2>&1 || bash -c 'echo ok'",
+            ". ./planted > /dev/null; echo ok",
+        ] {
+            let ran = ran(&trial, script(allowed));
+            assert_eq!(text(&ran, "stdout").lines().last(), Some("ok"), "{tier} {allowed}: {ran}");
+        }
+        let refused = [
+            "id".to_owned(),
+            "/usr/bin/id".to_owned(),
+            "/bin/../usr/bin/id".to_owned(),
+            "exec id".to_owned(),
+            "python3 -c 'print(1)'".to_owned(),
+            "./planted".to_owned(),
+            "./copied".to_owned(),
+            "PATH=$PWD copied".to_owned(),
+            "cat /usr/bin/id > \"$TMPDIR/id\" && echo read".to_owned(),
+            "cd /proc/self/root/usr/bin && ./id".to_owned(),
+            format!("{LOADER} /usr/bin/id; done; exit 1"),
+        ];
+        for refused in refused {
+            let ended = ran(&trial, script(&refused));
+            assert_ne!(ended["end"]["exited"], 0, "{tier} {refused}: {ended}");
+            assert_eq!(text(&ended, "stdout"), "", "{tier} {refused}: {ended}");
+            let code = ended["end"]["exited"].as_i64();
+            let is_explained = text(&ended, "stderr").contains(
+                "the settings let 'bash' start only: cat, missing-program (starts.bash under \
+                 [grants.runner] in cofferdam.toml",
+            );
+            assert_eq!(is_explained, matches!(code, Some(126 | 127)), "{tier} {refused}: {ended}");
+        }
+        // The same without the rule.
+        let trial = runner(trial.place, tier, ALL);
+        for allowed in ["id", "/usr/bin/id", "./planted", "./copied", "PATH=$PWD copied"] {
+            let ran = ran(&trial, script(allowed));
+            assert_eq!(ran["end"]["exited"], 0, "{tier} {allowed}: {ran}");
+        }
+    }
+}
+
+#[test]
 fn options_of_a_run_are_validated() {
     let trial = runner(Place::new(), "A", ALL);
     for (key, value, wanted) in [

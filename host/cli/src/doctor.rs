@@ -5,7 +5,7 @@ mod runners;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cofferdam_sandbox::Helper;
+use cofferdam_sandbox::{Helper, Tier};
 use serde::Serialize;
 use serde_json::json;
 
@@ -231,7 +231,15 @@ fn sandbox() -> Finding {
             Err(why) => format!("tier {name} does not work: {why}"),
         };
         let tiers = [tier("A", &probe.tier_a), tier("B", &probe.tier_b)].join("; ");
-        let detail = format!("{tiers}; Landlock {}", probe.landlock);
+        let limits = match probe.best() {
+            Some(Tier::B) => {
+                "; programs that may change files work on a copy of the workspace at another path, \
+                 so editable installs don't lead to it, and have no sockets but pairs and no \
+                 notifications of changed files (docs/backends.md)"
+            }
+            _ => "",
+        };
+        let detail = format!("{tiers}; Landlock {}{limits}", probe.landlock);
         if probe.best().is_some() { Ok(detail) } else { Err(detail) }
     });
     finding("sandbox for native programs", result, Verdict::Warning)

@@ -40,6 +40,11 @@ pub struct Command {
     /// Directories beneath readable paths that can't be read, except for what is granted beneath
     /// them: empty in tier A; in tier B, their names can be listed.
     pub masked: Vec<PathBuf>,
+    /// The only files, and files of directories, that can be executed besides `program`, with what
+    /// each of them needs to start: the file that a link leads to, the interpreter of a script and
+    /// the dynamic loader. They are readable without being listed in `readable`, also beneath a
+    /// masked directory. `None` for everything that can be read.
+    pub executable: Option<Vec<PathBuf>>,
     /// Mounts staged changes over a directory. Tier A only.
     pub overlay: Option<Overlay>,
     /// Directories that the run writes to, with their limits. They must exist.
@@ -72,6 +77,7 @@ impl Command {
             writable: Vec::new(),
             protected: Vec::new(),
             masked: Vec::new(),
+            executable: None,
             overlay: None,
             bounded: Vec::new(),
             hidden: Vec::new(),

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Tier {
     /// Namespaces (user, process, mount, network, IPC, host name, cgroup), Landlock, seccomp and
-    /// resource limits. The program sees only the granted paths, and a loopback interface of its
-    /// own.
+    /// resource limits. The program sees only the granted paths, a loopback interface of its own,
+    /// and Unix sockets of its own run.
     A,
     /// Landlock, seccomp and resource limits, where namespaces are not available. No sockets, no
     /// overlay, no changing of modes, owners, times or extended attributes by path, no `inotify`.

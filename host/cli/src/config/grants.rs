@@ -11,7 +11,9 @@ use toml_edit::{
 };
 
 use super::ConfigError;
-use cofferdam_core::policy::{Capabilities, Files, GrantSettings, RegistrySettings, Settings};
+use cofferdam_core::policy::{
+    Capabilities, Files, GrantSettings, Policy, RegistrySettings, Settings,
+};
 use cofferdam_workspace::bounded_text;
 
 const GRANTS: &str = "grants";
@@ -110,12 +112,27 @@ fn set_capabilities(entry: &mut dyn TableLike, granted: &Capabilities) {
     if process.is_empty() {
         entry.remove("environment");
     }
+    for rules in ["arguments", "starts"] {
+        keep_rules(entry, rules, process);
+    }
     set_names(entry, "backends", backends.iter().map(ToString::to_string).collect());
     set(entry, "cache", cache.then(|| true.into()));
     set(entry, "history", history.then(|| true.into()));
     set(entry, "git-commit", git_commit.then(|| true.into()));
     set_names(entry, "agents", agents.clone());
     set_names(entry, "http", http.iter().map(ToString::to_string).collect());
+}
+
+/// Removes the rules about programs that are not granted: such a rule is an error.
+fn keep_rules(entry: &mut dyn TableLike, key: &str, process: &BTreeSet<String>) {
+    let Some(rules) = entry.get_mut(key).and_then(Item::as_table_like_mut) else { return };
+    let programs: Vec<String> = rules.iter().map(|(program, _)| program.to_owned()).collect();
+    for program in programs.iter().filter(|program| !process.contains(*program)) {
+        rules.remove(program);
+    }
+    if rules.is_empty() {
+        entry.remove(key);
+    }
 }
 
 /// Sets a value, or removes it; comments around the old value stay.
@@ -256,7 +273,12 @@ pub fn set_grant(
     Settings::parse(old.as_deref().unwrap_or_default()).map_err(malformed)?;
     let text = with_grant(old.as_deref().unwrap_or_default(), plugin, granted, owner)
         .map_err(|why| io(io::Error::other(why)))?;
-    Settings::parse(&text).map_err(malformed)?;
+    let mut settings = Settings::parse(&text).map_err(malformed)?;
+    // Rules about programs may not fit the programs that are granted now.
+    let entry = settings.grants.remove_entry(plugin).into_iter().collect();
+    Policy::check(&Settings { grants: entry, ..Settings::default() }).map_err(|error| {
+        ConfigError::Invalid { path: path.to_owned(), message: error.to_string() }
+    })?;
     if old.as_deref() == Some(&text) || (old.is_none() && text.trim().is_empty()) {
         return Ok(());
     }
@@ -362,7 +384,8 @@ mod tests {
     /// An entry with every field. It is written out so that a new field fails the test until it is
     /// added here.
     const FULL: &str = "[limits]\ncall-ms = 100\n\n# of a\n[grants.a]\nfiles = 'write'\nscan = true\n\
-        process = ['git', 'ruff']\nenvironment = ['TOKEN']\nbackends = ['linter']\ncache = true\n\
+        process = ['git', 'ruff']\narguments.git = { allow = ['status'] }\nstarts.ruff = []\n\
+        environment = ['TOKEN']\nbackends = ['linter']\ncache = true\n\
         history = true\ngit-commit = true\nagents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
         headers = { Authorization = '${TOKEN}' }\naddress = '127.0.0.1:1'\ntimeout-ms = 5\n\n\
         [grants.b]\nenvironment = ['MINE']\n";
@@ -381,6 +404,8 @@ mod tests {
             files,
             scan,
             process,
+            arguments,
+            starts,
             environment,
             backends,
             cache,
@@ -389,6 +414,7 @@ mod tests {
             agents,
             http,
         } = &full;
+        assert!(!arguments.is_empty() && !starts.is_empty());
         assert!(
             *files > Files::None
                 && *scan
@@ -413,6 +439,7 @@ mod tests {
             let again = entry(&all).unwrap();
             assert_eq!(again.capabilities(), full.capabilities());
             assert!(again.environment.is_empty() && again.http[0].headers.is_empty(), "{all}");
+            assert!(again.arguments.is_empty() && again.starts.is_empty(), "{all}");
         }
         // Revokes one capability after the other.
         let (mut text, mut granted) = (FULL.to_owned(), full.capabilities());
@@ -423,6 +450,9 @@ mod tests {
             let left = entry(&text).unwrap_or_default();
             assert_eq!(left.capabilities(), granted, "{each}: {text}");
             assert_eq!(left.environment.is_empty(), granted.process.is_empty(), "{each}: {text}");
+            let rules = left.arguments.keys().chain(left.starts.keys());
+            assert!(rules.clone().all(|program| granted.process.contains(program)), "{text}");
+            assert_eq!(rules.count(), granted.process.len(), "{each}: {text}");
         }
         assert_eq!(entry(&text), None);
     }
@@ -438,6 +468,8 @@ mod tests {
                     files: granted.files,
                     scan: granted.scan,
                     process: granted.process.clone(),
+                    arguments: BTreeMap::new(),
+                    starts: BTreeMap::new(),
                     environment: BTreeSet::new(),
                     backends: granted.backends.clone(),
                     cache: granted.cache,

@@ -102,10 +102,23 @@ fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value>
     let at = |capability: &Capability| {
         said.map(|(file, _)| place(file, &["grants", name, capability.key()])).unwrap_or_default()
     };
+    let rules = policy.program_rules(name);
+    let narrowed = |capability: &Capability| match capability {
+        Capability::Process(program) => {
+            let keys: Vec<String> =
+                rules.keys(program).map(|key| format!("{key}.{program}")).collect();
+            if keys.is_empty() {
+                String::new()
+            } else {
+                format!(", narrowed by {}", keys.join(", "))
+            }
+        }
+        _ => String::new(),
+    };
     let explain = |capability: &Capability| -> String {
         let grant = format!("`cofferdam policy grant {name} {}` grants it", capability.to_grant());
         match (&said, granted.holds(capability)) {
-            (Some(_), true) => format!("{} grants it", at(capability)),
+            (Some(_), true) => format!("{} grants it{}", at(capability), narrowed(capability)),
             (None, true) => "it came with the host, and nothing says otherwise".to_owned(),
             (Some((_, settings)), false) if settings.capabilities().holds(capability) => {
                 format!("{} grants it, but it gives nothing without files", at(capability))

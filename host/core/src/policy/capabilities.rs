@@ -166,7 +166,6 @@ impl Capabilities {
             http: _,
             any_origin: _,
         } = self.clone();
-        let is_shell = |program: &String| SHELLS.contains(&program.as_str());
         let process = process.into_iter().filter(|program| !is_shell(program)).collect();
         Self { files, scan, process, backends, cache, history, ..Self::NONE }
     }
@@ -191,6 +190,11 @@ pub(super) const EVERY_AGENT: &str = "*";
 
 /// Programs whose arguments are programs.
 const SHELLS: &[&str] = &["ash", "bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"];
+
+/// Whether a program is a shell, by its name.
+pub(super) fn is_shell(program: &str) -> bool {
+    SHELLS.contains(&program)
+}
 
 impl fmt::Display for Capabilities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@
 //! of them. Nothing in an envelope influences a decision.
 
 mod agents;
+mod arguments;
 mod backends;
 mod capabilities;
 mod capability;
@@ -27,6 +28,9 @@ use pattern::Pattern;
 
 pub use agents::{
     AGENT_TIMEOUT, Agent, AgentCommand, AgentCommandError, ROLE_VARIABLE, is_name as is_agent_name,
+};
+pub use arguments::{
+    ArgumentDenial, ArgumentPattern, ArgumentPatternError, ArgumentSettings, ProgramRules,
 };
 pub use backends::Choices;
 pub use capabilities::{BackendKind, Capabilities, Files};
@@ -143,7 +147,13 @@ impl Policy {
             executed: Executed::default(),
         };
         for layer in layers {
-            policy.grants.extend(layer.grants.clone());
+            for (plugin, grant) in &layer.grants {
+                grant.check().map_err(|(key, message)| PolicyError {
+                    place: format!("grants.{plugin}.{key}"),
+                    message,
+                })?;
+                policy.grants.insert(plugin.clone(), grant.clone());
+            }
             for (name, settings) in &layer.roles {
                 policy.roles.insert(name.as_str().into(), Role::new(name, settings)?);
             }
@@ -206,6 +216,11 @@ impl Policy {
     pub fn environment(&self, plugin: &str) -> impl Iterator<Item = &str> {
         let granted = self.grants.get(plugin).map(|grant| &grant.environment);
         granted.into_iter().flat_map(BTreeSet::iter).map(String::as_str)
+    }
+
+    /// The rules about the programs that a plugin is granted.
+    pub fn program_rules(&self, plugin: &str) -> ProgramRules {
+        self.grants.get(plugin).map(GrantSettings::program_rules).unwrap_or_default()
     }
 
     /// The settings of the origins that a plugin is granted.

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    BackendKind, Capabilities, Executed, Files, HistorySettings, LimitSettings, Origin,
-    OriginSettings,
+    ArgumentSettings, BackendKind, Capabilities, Executed, Files, HistorySettings, LimitSettings,
+    Origin, OriginSettings, ProgramRules,
 };
 
 /// The settings of a workspace or of a user.
@@ -131,6 +131,12 @@ pub struct GrantSettings {
     pub scan: bool,
     /// Programs that it may run, by name.
     pub process: BTreeSet<String>,
+    /// The arguments that programs of `process` may get: `git = { allow = ["status", "diff **"] }`.
+    /// A program without an entry may get any. What such a program starts itself is not compared.
+    pub arguments: BTreeMap<String, ArgumentSettings>,
+    /// The only programs that a program of `process` may start itself, by name:
+    /// `bash = ["git", "npm", "node"]`. A program without an entry may start any that it can read.
+    pub starts: BTreeMap<String, BTreeSet<String>>,
     /// Environment variables of the host that its programs get. A plugin never sees their values:
     /// they are redacted in the output of programs.
     pub environment: BTreeSet<String>,
@@ -157,6 +163,8 @@ impl GrantSettings {
             files,
             scan,
             process,
+            arguments: _,
+            starts: _,
             environment: _,
             backends,
             cache,
@@ -177,6 +185,19 @@ impl GrantSettings {
             http: http.iter().map(|granted| granted.origin.clone()).collect(),
             any_origin: false,
         }
+    }
+
+    /// The rules about the programs of the grant.
+    pub(super) fn program_rules(&self) -> ProgramRules {
+        ProgramRules::new(&self.arguments, &self.starts)
+    }
+
+    /// Checks the rules about the programs of the grant.
+    ///
+    /// # Errors
+    /// Returns the key that is wrong, and why.
+    pub(super) fn check(&self) -> Result<(), (String, String)> {
+        self.program_rules().check_grant(&self.process)
     }
 }
 

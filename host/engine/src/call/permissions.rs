@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cofferdam_core::policy::{Capabilities, OriginSettings, Policy, Scope};
+use cofferdam_core::policy::{Capabilities, OriginSettings, Policy, ProgramRules, Scope};
 use cofferdam_plugin::registry::{Plugin, Registry};
 
 /// What the operator grants a plugin as a whole. Each call gets a part of it.
@@ -13,6 +13,8 @@ pub struct PluginGrant {
     pub plugin: String,
     /// The capabilities that it may use at most.
     pub capabilities: Capabilities,
+    /// The rules about its programs.
+    pub rules: ProgramRules,
     /// Names of the variables of the host's environment that are passed to its programs.
     pub environment: Vec<String>,
     /// The settings of the origins that it may send requests to.
@@ -31,6 +33,7 @@ impl Grants {
             let grant = PluginGrant {
                 plugin: name.clone(),
                 capabilities: policy.capabilities(name, plugin.built_in, &manifest.requests),
+                rules: policy.program_rules(name),
                 environment: policy.environment(name).map(str::to_owned).collect(),
                 origins: policy.origins(name).to_vec(),
             };

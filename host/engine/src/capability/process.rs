@@ -2,6 +2,7 @@
 //! `cofferdam-sandbox` implements the sandbox; [`cofferdam_workspace`] stages what the program
 //! changed.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -17,11 +18,14 @@ use super::bindings::cofferdam::host::process::{
     Captured, Changes, Command, End, Error, Host, Output, Repository,
 };
 use super::command::ProgramRun;
+use super::context::CallContext;
+use super::hints;
 use super::programs::failure;
 use super::spill::Streams;
+use super::starts;
 use super::state::CallState;
 use super::write_limits::WriteLimits;
-use crate::call::{Control, Stop};
+use crate::call::{Control, Permissions, Stop};
 use crate::toolchains::Toolchains;
 use cofferdam_core::outcome::{FailedCode, HostCode, LimitCode, ProgramLimitCode};
 use cofferdam_core::policy::Files;
@@ -95,7 +99,9 @@ impl CallState {
             described.readable.extend(self.outside(view.kind())?);
         }
         described.bounded.clone_from(&write_limits.bounded);
+        self.narrow(&mut described, command, &toolchains)?;
         let workspace_shown = top.display().to_string();
+        let copy = matches!(view.kind(), ViewKind::Copy(_)).then(|| top.to_owned());
         let report = self.run_to_end(sandbox, described, &command.program)?;
         if let sandbox::End::Limit(limit) = report.end
             && let Some(stop) = write_limits.stop(&command.program, limit)
@@ -106,16 +112,58 @@ impl CallState {
             }
         }
         if let sandbox::End::Exited(code) = report.end {
-            let named = self.keep_files.as_deref();
-            match command.changes {
-                Changes::Keep if code == 0 || named.is_none() => self.keep(view, &tree, None)?,
-                Changes::Keep | Changes::Discard if named.is_some() => {
-                    self.keep(view, &tree, named)?;
-                }
-                Changes::Keep | Changes::Discard | Changes::None => {}
-            }
+            self.keep_after(code, command, view, &tree)?;
         }
-        Ok(output(report, workspace_shown))
+        let mut output = output(report, workspace_shown);
+        self.add_hints(&mut output, command, copy.as_deref());
+        Ok(output)
+    }
+
+    /// Stages the changes of a program that has exited, as far as the call asks for it.
+    fn keep_after(
+        &self,
+        code: i32,
+        command: &Command,
+        view: NativeView,
+        tree: &Overlay,
+    ) -> std::result::Result<(), Error> {
+        let named = self.keep_files.as_deref();
+        match command.changes {
+            Changes::Keep if code == 0 || named.is_none() => self.keep(view, tree, None),
+            Changes::Keep | Changes::Discard if named.is_some() => self.keep(view, tree, named),
+            Changes::Keep | Changes::Discard | Changes::None => Ok(()),
+        }
+    }
+
+    /// Adds what the sandbox may have to do with a program's failure. `copy` is the copy of the
+    /// workspace on which it worked, if it did.
+    fn add_hints(&self, output: &mut Output, command: &Command, copy: Option<&Path>) {
+        let CallContext { permissions, services, .. } = &*self.context;
+        if let Some(named) = self.starts(command) {
+            let program = &command.program;
+            let rule = format!("starts.{program} under [grants.{}]", permissions.plugin());
+            hints::not_started(output, program, &rule, named);
+        }
+        if let Some(copy) = copy {
+            hints::copied(output, services.workspace.path(), copy);
+        }
+    }
+
+    /// The only programs that a program may start.
+    fn starts(&self, command: &Command) -> Option<&BTreeSet<String>> {
+        self.context.permissions.grant.rules.starts(&command.program)
+    }
+
+    /// Narrows a run to the programs that the settings name, if they do.
+    fn narrow(
+        &self,
+        described: &mut sandbox::Command,
+        command: &Command,
+        toolchains: &Toolchains,
+    ) -> std::result::Result<(), Error> {
+        let Some(named) = self.starts(command) else { return Ok(()) };
+        let services = &self.context.services;
+        starts::narrow(described, named, &services.programs, &services.workspace, toolchains)
     }
 
     /// The toolchains that a program can use. Git needs none.
@@ -188,7 +236,9 @@ impl CallState {
             let why = "the call may only read, so nothing that a program changes can be kept";
             return Err(Error::Denied(why.to_owned()));
         }
-        Ok(())
+        let Permissions { grant, .. } = &self.context.permissions;
+        let allowed = grant.rules.check(&grant.plugin, &command.program, &command.arguments);
+        allowed.map_err(|denial| Error::Denied(denial.to_string()))
     }
 
     /// Checks whether the call may run the program at all.

@@ -16,6 +16,7 @@ use rustix::fs::statfs;
 use rustix::process::Pid;
 
 use super::procfs::{self, Status};
+use super::sockets;
 
 /// The bytes that a pipe can hold.
 const BYTES_PER_PIPE: u64 = 64 << 10;
@@ -98,10 +99,11 @@ impl Memory {
         let sum = |of: &dyn Fn(&Status) -> u64| members.iter().map(of).sum::<u64>();
         let files = self.directories.iter().map(|directory| held_by_files(directory)).sum::<u64>();
         let threads = sum(&|status| status.threads);
-        let (ipc, connections) = if self.has_namespaces {
-            (system_v(threads), connections().saturating_mul(2 * BYTES_PER_SOCKET))
+        let (ipc, connections, unix) = if self.has_namespaces {
+            let connections = connections().saturating_mul(2 * BYTES_PER_SOCKET);
+            (system_v(threads), connections, sockets::count().saturating_mul(BYTES_PER_SOCKET))
         } else {
-            (0, 0)
+            (0, 0, 0)
         };
         let held = files + ipc + self.shared;
         let tables = sum(&|status| status.tables);
@@ -111,11 +113,11 @@ impl Memory {
         let most_descriptors = sum(&|status| descriptors(status.thread) * BYTES_PER_SOCKET);
         // Upper bounds: pages that processes share with each other or with files count several
         // times, all descriptors as sockets, all pages as mappings.
-        let most = sum(&|status| status.resident + mappings(status)) + connections;
+        let most = sum(&|status| status.resident + mappings(status)) + connections + unix;
         if most + held + tables + most_descriptors <= self.limit {
             return false;
         }
-        let mut rest = tables + held_by_descriptors(members);
+        let mut rest = tables + held_by_descriptors(members, self.has_namespaces);
         if connections > 0 {
             rest += held_by_connections();
         }
@@ -206,8 +208,9 @@ fn descriptors(pid: Pid) -> u64 {
     fs::metadata(directory).map_or(0, |directory| directory.size())
 }
 
-/// The bytes that the open files of processes can hold. Each pipe and socket counts once.
-fn held_by_descriptors(members: &[Status]) -> u64 {
+/// The bytes that the open files of processes can hold, and in a network namespace of the run Unix
+/// sockets that no process has open. Each pipe and socket counts once.
+fn held_by_descriptors(members: &[Status], has_namespaces: bool) -> u64 {
     let mut seen = HashSet::new();
     let mut held = 0;
     for Status { thread, .. } in members {
@@ -227,6 +230,10 @@ fn held_by_descriptors(members: &[Status]) -> u64 {
                 held += bytes;
             }
         }
+    }
+    if has_namespaces {
+        let is_open = |inode: u64| seen.contains(Path::new(&format!("socket:[{inode}]")));
+        held += sockets::without_descriptor(is_open) * BYTES_PER_SOCKET;
     }
     held
 }

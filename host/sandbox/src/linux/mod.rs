@@ -3,6 +3,7 @@
 mod cgroup;
 mod confine;
 mod disk;
+mod executable;
 mod gate;
 mod groups;
 mod lock_down;
@@ -12,6 +13,7 @@ mod namespaces;
 mod procfs;
 mod requests;
 mod rules;
+mod sockets;
 mod supervise;
 mod syscalls;
 mod tree;
@@ -66,7 +68,8 @@ pub(crate) fn serve(
             }
         }
         Request::Try { tier: Tier::B } => answer(try_tier_b(&Command::new("/", "/usr"))),
-        Request::Run { command, tier: Tier::A, .. } => {
+        Request::Run { mut command, tier: Tier::A, .. } => {
+            executable::complete(&mut command);
             let entered = prepare(&command, Tier::A, input, piece)
                 .and_then(|run| Ok((run, namespaces::enter(&command)?)));
             match entered {
@@ -75,7 +78,8 @@ pub(crate) fn serve(
                 Err(error) => answer(Err(error)),
             }
         }
-        Request::Run { command, tier: Tier::B, scratch, .. } => {
+        Request::Run { mut command, tier: Tier::B, scratch, .. } => {
+            executable::complete(&mut command);
             // Removed after the answer, since removing what a program leaves there may take a
             // while.
             let directory = temporary_directory(&scratch);
@@ -182,9 +186,10 @@ fn check_words(command: &Command) -> Result<(), SandboxError> {
 
 fn check_paths(command: &Command) -> Result<(), SandboxError> {
     let Command { program, directory, readable, writable, protected, overlay, .. } = command;
+    let executable = command.executable.iter().flatten();
     let layers = overlay.iter().flat_map(|overlay| [&overlay.lower, &overlay.upper, &overlay.work]);
     let paths = [program, directory].into_iter().chain(readable).chain(writable).chain(protected);
-    for path in paths.chain(layers) {
+    for path in paths.chain(layers).chain(executable) {
         let plain = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
         if !path.is_absolute() || !plain || path.components().any(|part| part.as_os_str() == "..") {
             let path = path.display();

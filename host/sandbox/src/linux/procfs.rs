@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::iter;
+use std::os::unix::fs::FileExt as _;
 
 use rustix::process::{Pid, getpid};
 
@@ -97,6 +98,12 @@ fn field(pid: Pid, number: usize) -> Option<i64> {
     let name_ends = text.iter().rposition(|byte| *byte == b')')?;
     let rest = str::from_utf8(text.get(name_ends + 1..)?).ok()?;
     rest.split_ascii_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
+}
+
+/// Fills `bytes` from the memory of a thread; `None` if it can't be read.
+pub(super) fn read_memory(thread: Pid, address: u64, bytes: &mut [u8]) -> Option<()> {
+    let memory = fs::File::open(format!("/proc/{}/mem", thread.as_raw_nonzero())).ok()?;
+    memory.read_exact_at(bytes, address).ok()
 }
 
 /// The children of all threads of a process: proc(5), `/proc/pid/task/tid/children`.

@@ -10,7 +10,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ use rustix::process::{
 use super::gate::{Gate, PendingCall, Reply};
 use super::memory::Memory;
 use super::procfs;
+use super::sockets::Sockets;
 
 /// The number of locks that can wait at a time.
 const MAX_WAITING_LOCKS: usize = 256;
@@ -50,6 +51,7 @@ pub(super) struct Requests {
     writable: WritablePaths,
     waiting: Vec<Waiting>,
     suspects: Vec<Suspect>,
+    sockets: Sockets,
 }
 
 /// A process with several threads that was allowed to take a lock of its own.
@@ -68,7 +70,7 @@ struct Waiting {
 
 impl Requests {
     pub(super) fn new(writable: WritablePaths) -> Self {
-        Self { writable, waiting: Vec::new(), suspects: Vec::new() }
+        Self { writable, waiting: Vec::new(), suspects: Vec::new(), sockets: Sockets::default() }
     }
 
     /// Decides about a call. Returns `None` if it keeps waiting, or does not wait any more.
@@ -85,6 +87,7 @@ impl Requests {
                 false => Reply::Failed(ENOMEM),
             },
             libc::SYS_flock | libc::SYS_fcntl => return self.lock(gate, call),
+            libc::SYS_listen | libc::SYS_connect => return self.sockets.decide(gate, call),
             _ => match self.open_file(gate, &call)? {
                 Ok((file, true)) => change(&call, &file),
                 Ok((_, false)) => Reply::Failed(EPERM),
@@ -94,12 +97,12 @@ impl Requests {
         Some((call, reply))
     }
 
-    /// Whether any lock is waited for.
+    /// Whether any lock or connection is waited for.
     pub(super) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.sockets.is_waiting()
     }
 
-    /// Tries to take the locks that are waited for.
+    /// Tries to take the locks, and to make the connections, that are waited for.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses a reply.
@@ -111,7 +114,7 @@ impl Requests {
                 None => {}
             }
         }
-        Ok(())
+        self.sockets.retry(gate)
     }
 
     /// Kills each process that has exchanged a file between the supervisor's check and the kernel's
@@ -192,22 +195,29 @@ impl Requests {
     /// Returns the file of a call's first argument and whether the program may write it, or the
     /// error for the call; `None` if the caller does not wait any more.
     fn open_file(&self, gate: &Gate, call: &PendingCall) -> Option<Result<(OwnedFd, bool), i32>> {
-        let found = || -> rustix::io::Result<(OwnedFd, bool)> {
-            let process = procfs::status(call.thread).ok_or(Errno::SRCH)?.process;
-            let process = pidfd_open(process, PidfdFlags::empty())?;
-            let descriptor = call.arguments[0] as i32;
-            let file = pidfd_getfd(&process, descriptor, PidfdGetfdFlags::empty())?;
+        let file = descriptor(gate, call)?;
+        Some(file.map(|file| {
             let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
             let is_own = path.is_ok_and(|path| self.writable.contains(&path));
-            Ok((file, is_own))
-        };
-        let found = found();
-        gate.is_pending(call).then(|| found.map_err(Errno::raw_os_error))
+            (file, is_own)
+        }))
     }
 }
 
+/// Copies the descriptor that is a call's first argument; or returns the error for the call. `None`
+/// if the caller does not wait any more.
+pub(super) fn descriptor(gate: &Gate, call: &PendingCall) -> Option<Result<OwnedFd, i32>> {
+    let copy = || -> rustix::io::Result<OwnedFd> {
+        let process = procfs::status(call.thread).ok_or(Errno::SRCH)?.process;
+        let process = pidfd_open(process, PidfdFlags::empty())?;
+        pidfd_getfd(&process, call.arguments[0] as i32, PidfdGetfdFlags::empty())
+    };
+    let copy = copy();
+    gate.is_pending(call).then(|| copy.map_err(Errno::raw_os_error))
+}
+
 /// Whether a process has only one thread: its directory of threads has one entry.
-fn has_one_thread(thread: Pid) -> bool {
+pub(super) fn has_one_thread(thread: Pid) -> bool {
     let threads = fs::metadata(format!("/proc/{}/task", thread.as_raw_nonzero()));
     threads.is_ok_and(|threads| threads.nlink() == 3)
 }
@@ -264,9 +274,8 @@ fn times(call: &PendingCall) -> Option<Timestamps> {
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         return Some(Timestamps { last_access: now, last_modification: now });
     }
-    let memory = fs::File::open(format!("/proc/{}/mem", call.thread.as_raw_nonzero())).ok()?;
     let mut bytes = [0; 32];
-    memory.read_exact_at(&mut bytes, address).ok()?;
+    procfs::read_memory(call.thread, address, &mut bytes)?;
     let number = |at: usize| Some(i64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let time = |at: usize| Some(Timespec { tv_sec: number(at)?, tv_nsec: number(at + 8)? as _ });
     Some(Timestamps { last_access: time(0)?, last_modification: time(16)? })

@@ -82,13 +82,14 @@ pub(super) fn inside(
     command: &Command,
     writable: &[PathBuf],
 ) -> Result<RulesetCreated, SandboxError> {
-    let mut rules = Rules::new(Tier::A)?;
-    rules.add(open(Path::new("/"))?, AccessFs::from_read(LANDLOCK_ABI))?;
+    let mut rules = Rules::new(Tier::A, command)?;
+    rules.add(open(Path::new("/"))?, rules.read)?;
     rules.add_devices()?;
+    rules.add_executable(command)?;
     for path in command.writable.iter().chain(writable) {
-        rules.add(open(path)?, AccessFs::from_all(LANDLOCK_ABI))?;
+        rules.add(open(path)?, rules.all)?;
     }
-    Ok(rules.0)
+    Ok(rules.ruleset)
 }
 
 /// The rules of tier B, where the whole file tree is visible and only Landlock restricts access.
@@ -97,19 +98,18 @@ pub(super) fn inside(
 /// # Errors
 /// Returns an error if a path can't be opened.
 pub(super) fn outside(command: &Command, temporary: &Path) -> Result<RulesetCreated, SandboxError> {
-    let mut rules = Rules::new(Tier::B)?;
+    let mut rules = Rules::new(Tier::B, command)?;
     for path in command.read_only() {
-        if command.masked.iter().any(|masked| masked.starts_with(path)) {
-            rules.add_unmasked(path, &command.masked)?;
-            continue;
-        }
-        // A link grants its target: directories of a system link to each other.
-        if let Ok(file) =
-            openat2(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty())
-        {
-            rules.add(file, AccessFs::from_read(LANDLOCK_ABI))?;
+        // A link grants its target: directories of a system link to each other. Missing paths are
+        // left out, as documented.
+        let Ok(path) = std::fs::canonicalize(path) else { continue };
+        if command.masked.iter().any(|masked| masked.starts_with(&path)) {
+            rules.add_unmasked(&path, &command.masked)?;
+        } else {
+            rules.add(open(&path)?, rules.read)?;
         }
     }
+    rules.add_executable(command)?;
     for path in MACHINE_FILES.iter().map(Path::new) {
         if let Ok(file) = open(path) {
             rules.add(file, AccessFs::ReadFile.into())?;
@@ -119,8 +119,8 @@ pub(super) fn outside(command: &Command, temporary: &Path) -> Result<RulesetCrea
     for path in &command.writable {
         rules.add_unprotected(path, &command.protected)?;
     }
-    rules.add(open(temporary)?, AccessFs::from_all(LANDLOCK_ABI))?;
-    Ok(rules.0)
+    rules.add(open(temporary)?, rules.all)?;
+    Ok(rules.ruleset)
 }
 
 /// Opens a path without symbolic links, only to refer to it (`O_PATH`).
@@ -152,10 +152,15 @@ fn open_beneath_links(path: &Path, flags: OFlags) -> Result<OwnedFd, SandboxErro
     })
 }
 
-struct Rules(RulesetCreated);
+struct Rules {
+    ruleset: RulesetCreated,
+    /// The rights on what can be read, and on what can also be written.
+    read: BitFlags<AccessFs>,
+    all: BitFlags<AccessFs>,
+}
 
 impl Rules {
-    fn new(tier: Tier) -> Result<Self, SandboxError> {
+    fn new(tier: Tier, command: &Command) -> Result<Self, SandboxError> {
         require(tier)?;
         let create = || {
             let ruleset = Ruleset::default()
@@ -167,7 +172,24 @@ impl Rules {
             }
             .create()
         };
-        create().map(Self).map_err(setup)
+        let (read, all) = (AccessFs::from_read(LANDLOCK_ABI), AccessFs::from_all(LANDLOCK_ABI));
+        let not_executed = match command.executable {
+            Some(_) => AccessFs::Execute.into(),
+            None => BitFlags::empty(),
+        };
+        let ruleset = create().map_err(setup)?;
+        Ok(Self { ruleset, read: read & !not_executed, all: all & !not_executed })
+    }
+
+    /// Grants executing the files that a command names, and the program itself.
+    fn add_executable(&mut self, command: &Command) -> Result<(), SandboxError> {
+        for path in command.executable.iter().flatten() {
+            // A missing program is not executed.
+            if let Ok(file) = open_itself(path) {
+                self.add(file, AccessFs::from_read(LANDLOCK_ABI))?;
+            }
+        }
+        Ok(())
     }
 
     /// `/dev/zero` is not writable: mapped for writing, it would be shared memory that the
@@ -189,7 +211,7 @@ impl Rules {
             FileType::Symlink => return Ok(()), // Links have no rights of their own.
             _ => rights & AccessFs::from_file(LANDLOCK_ABI),
         };
-        (&mut self.0).add_rule(PathBeneath::new(file, rights)).map_err(setup)?;
+        (&mut self.ruleset).add_rule(PathBeneath::new(file, rights)).map_err(setup)?;
         Ok(())
     }
 
@@ -198,12 +220,12 @@ impl Rules {
     fn add_unprotected(&mut self, path: &Path, protected: &[PathBuf]) -> Result<(), SandboxError> {
         let file = open(path)?;
         if protected.iter().any(|protected| protected == path) {
-            return self.add(file, AccessFs::from_read(LANDLOCK_ABI));
+            return self.add(file, self.read);
         }
         if !protected.iter().any(|protected| protected.starts_with(path)) {
-            return self.add(file, AccessFs::from_all(LANDLOCK_ABI));
+            return self.add(file, self.all);
         }
-        self.add(file, AccessFs::from_read(LANDLOCK_ABI))?;
+        self.add(file, self.read)?;
         entries(path)?.iter().try_for_each(|entry| self.add_unprotected(entry, protected))
     }
 
@@ -214,7 +236,7 @@ impl Rules {
         }
         let file = open(path)?;
         if !masked.iter().any(|masked| masked.starts_with(path)) {
-            return self.add(file, AccessFs::from_read(LANDLOCK_ABI));
+            return self.add(file, self.read);
         }
         self.add(file, AccessFs::ReadDir.into())?;
         entries(path)?.iter().try_for_each(|entry| self.add_unmasked(entry, masked))

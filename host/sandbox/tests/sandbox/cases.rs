@@ -17,7 +17,7 @@ use libtest_mimic::Trial;
 use crate::disk;
 use crate::support::{HOST_ARGUMENT, Place, Setting, write};
 use crate::worker;
-use crate::{beyond, held};
+use crate::{beyond, held, sockets};
 
 type Case = fn(&Setting);
 
@@ -81,6 +81,11 @@ const CASES: &[(&str, Case)] = &[
     ),
     ("only_its_own_priority_is_lowered", beyond::only_its_own_priority_is_lowered),
     ("descriptors_in_transit_hold_no_run_up", beyond::descriptors_in_transit_hold_no_run_up),
+    (
+        "sockets_of_other_processes_are_not_reached",
+        sockets::sockets_of_other_processes_are_not_reached,
+    ),
+    ("sockets_of_the_run_work", sockets::sockets_of_the_run_work),
     ("protected_paths_stay", protected_paths_stay),
     ("an_overlay_takes_the_changes", an_overlay_takes_the_changes),
     ("only_three_descriptors_are_inherited", only_three_descriptors_are_inherited),

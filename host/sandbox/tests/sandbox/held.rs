@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use cofferdam_sandbox::{End, Limit, Tier};
@@ -41,6 +41,7 @@ pub fn hold(way: &str) {
         // SAFETY: as above.
         "sent-files" => page_cache(|file, at, pipe| unsafe { libc::sendfile(pipe, file, at, 1) }),
         "large-sockets" => large_sockets(),
+        "unaccepted-unix" => unaccepted_unix(),
         "unaccepted" => unaccepted(),
         "rulesets" => rulesets(),
         "empty-messages" => empty_messages(),
@@ -320,6 +321,24 @@ fn unaccepted() -> usize {
     held
 }
 
+/// Fills connections to Unix sockets that are never accepted, and closes the other end.
+fn unaccepted_unix() -> usize {
+    let piece = vec![1; MIB];
+    let (mut listeners, mut held) = (Vec::new(), 0);
+    while held < MAX_HELD_BYTES {
+        let name = format!("listener-{}", listeners.len());
+        let Ok(listener) = UnixListener::bind(&name) else { break };
+        listeners.push(listener);
+        for _ in 0..100 {
+            let Ok(client) = UnixStream::connect(&name) else { break };
+            client.set_nonblocking(true).unwrap();
+            held += write_all(&client, &piece);
+        }
+    }
+    std::mem::forget(listeners);
+    held
+}
+
 /// Landlock's rulesets, with a rule for each port: linux/landlock.h.
 fn rulesets() -> usize {
     #[repr(C, packed)]
@@ -419,6 +438,7 @@ pub fn memory_is_counted_whatever_holds_it(setting: &Setting) {
         "sent-files",
         "large-sockets",
         "unaccepted",
+        "unaccepted-unix",
         "rulesets",
         "empty-messages",
         "undo",

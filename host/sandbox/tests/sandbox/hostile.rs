@@ -64,6 +64,8 @@ pub fn attack(arguments: &[&str]) {
         ["lock-race", real, own] => beyond::lock_race(real, own),
         ["metadata", path] => beyond::metadata(path),
         ["inotify"] => beyond::inotify(),
+        ["reach", path, packets] => crate::sockets::reach(path, packets),
+        ["converse"] => crate::sockets::converse(),
         ["in-transit"] => beyond::in_transit(),
         ["priorities"] => beyond::priorities(),
         ["hold", way] => held::hold(way),

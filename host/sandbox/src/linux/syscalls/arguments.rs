@@ -241,22 +241,26 @@ fn processes() -> [Refused; 2] {
     ]
 }
 
-/// In its own network namespace, a program has TCP, UDP and the list of interfaces. Unix sockets
-/// are named by files, which no namespace separates from the host's.
+/// In its own network namespace, a program has TCP, UDP, Unix sockets with connections and the list
+/// of interfaces. A datagram can be sent to any Unix socket that has a file, without a connection
+/// that the supervisor could decide about.
 fn sockets() -> [Refused; 3] {
-    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK].map(|family| family as u64);
+    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_UNIX]
+        .map(|family| family as u64);
     let mut protocols =
         none_of(2, &[0, libc::IPPROTO_TCP, libc::IPPROTO_UDP].map(|protocol| protocol as u64));
     protocols.push(not(0, libc::AF_NETLINK as u64));
     let netlink = vec![is(0, libc::AF_NETLINK as u64), not(2, libc::NETLINK_ROUTE as u64)];
     let kind = |kind: c_int| vec![masked(1, 0xf, kind as u64)];
+    let unix = |of: c_int| [vec![is(0, libc::AF_UNIX as u64)], kind(of)].concat();
+    let [datagrams, raw] = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(unix);
     [
         Refused::of(
             "socket",
             libc::SYS_socket,
-            vec![none_of(0, &families), protocols, netlink],
-            "All but TCP, UDP and the list of interfaces. Unix sockets are named by files, so no \
-             namespace separates a program from the host's.",
+            vec![none_of(0, &families), protocols, netlink, datagrams, raw],
+            "All but TCP, UDP, Unix sockets with connections, and the list of interfaces. A datagram \
+             could be sent to any Unix socket of the host that has a file.",
         )
         .only_in(Tier::A),
         Refused::of(

@@ -340,11 +340,22 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         name: "Opening sockets",
-        reason: "Tests start servers and connect to them, in a network namespace of the run. Tier B \
-                 has none, so it has no sockets.",
+        reason: "Tests start servers and connect to them, in a network namespace of the run, and \
+                 programs to their own daemons and workers. Tier B has no such namespace, so it has \
+                 no sockets.",
         tier_a: Allow,
         tier_b: Fail(EPERM),
         calls: calls![SYS_socket],
+        older: older![],
+    },
+    Group {
+        name: "Connecting sockets",
+        reason: "A Unix socket is named by a file, which may be one of the host's. The supervisor \
+                 records the files on which programs of the run listen, and connects to those only. \
+                 Tier B has only pairs of sockets, which are connected already.",
+        tier_a: Ask,
+        tier_b: Allow,
+        calls: calls![SYS_listen SYS_connect],
         older: older![],
     },
     Group {
@@ -354,7 +365,7 @@ pub(super) const GROUPS: &[Group] = &[
         tier_a: Allow,
         tier_b: Allow,
         calls: calls![
-            SYS_socketpair SYS_bind SYS_listen SYS_accept SYS_accept4 SYS_connect SYS_shutdown
+            SYS_socketpair SYS_bind SYS_accept SYS_accept4 SYS_shutdown
             SYS_getsockname SYS_getpeername SYS_getsockopt SYS_sendto SYS_recvfrom
             SYS_sendmsg SYS_recvmsg SYS_sendmmsg SYS_recvmmsg
         ],
