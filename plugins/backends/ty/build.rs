@@ -4,6 +4,7 @@
 /// In bytes: the stubs, the code's own data, the stack, and what almost every request needs.
 const INITIAL_MEMORY: u32 = 16 << 20;
 
+#[expect(clippy::disallowed_methods, reason = "the target, which cargo names to build scripts so")]
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // Of several such arguments, the linker takes the last: this one comes after those of `xtask`.
