@@ -39,7 +39,8 @@ pub fn choose(chosen: &[&Backend], available: &[Backend]) -> TypeCheckers {
         return TypeCheckers { wanted: vec![MYPY], has_stand_in, note: None };
     }
     let only_ty = wanted == [TY];
-    let note = only_ty.then(|| "ty checked the types: the operator chose it, and not mypy".to_owned());
+    let note =
+        only_ty.then(|| "ty checked the types: the operator chose it, and not mypy".to_owned());
     TypeCheckers { wanted, has_stand_in: false, note }
 }
 

@@ -1,6 +1,6 @@
 //! The settings of a request: what the configuration of the project and the request amount to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
@@ -89,23 +89,18 @@ impl Settings {
         let mut overrides = Vec::new();
         for one in options.overrides {
             let files = Filter::new(one.include.as_deref(), &one.exclude).context("overrides")?;
+            // Invalid patterns are reported now, not when an override is needed.
+            analysis([&one.analysis])?;
             overrides.push(Override { files, rules: one.rules, analysis: one.analysis });
         }
-        let tables = [&options.rules].into_iter().chain(overrides.iter().map(|one| &one.rules));
-        let names = tables.flat_map(BTreeMap::keys).filter(|name| *name != ALL);
-        notes.extend(names.clone().filter_map(|name| {
-            default_lint_registry().get(name).err().map(|error| format!("rules: {error}"))
-        }));
-        let is_named = selected.names(UNRESOLVED_IMPORT)
-            || names.into_iter().any(|name| name == UNRESOLVED_IMPORT);
+        let names = names(&options.rules, &overrides);
+        let unknown = names.iter().filter_map(|name| default_lint_registry().get(name).err());
+        notes.extend(unknown.map(|error| format!("rules: {error}")));
+        let is_named = selected.names(UNRESOLVED_IMPORT) || names.contains(UNRESOLVED_IMPORT);
         let base = FileSettings {
             rules: selected.rules([&options.rules]),
             analysis: analysis([&options.analysis])?,
         };
-        // Invalid patterns are reported now, not when an override is needed.
-        for one in &overrides {
-            analysis([&one.analysis])?;
-        }
         Ok(Self {
             program,
             base: Arc::new(base),
@@ -162,6 +157,12 @@ impl Settings {
     fn relative<'a>(&self, path: &'a SystemPath) -> Option<&'a str> {
         Some(path.strip_prefix(&self.root).ok()?.as_str())
     }
+}
+
+/// The names of all rules in a configuration.
+fn names(rules: &BTreeMap<String, Level>, overrides: &[Override]) -> BTreeSet<String> {
+    let tables = [rules].into_iter().chain(overrides.iter().map(|one| &one.rules));
+    tables.flat_map(BTreeMap::keys).filter(|name| *name != ALL).cloned().collect()
 }
 
 /// The codes that a request selects, or prefixes of codes; none: those of the configuration.
