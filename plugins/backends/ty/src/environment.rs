@@ -138,17 +138,15 @@ impl SitePackages {
 
     /// The packages of the environment at `prefix`, if there is one.
     fn of(prefix: &SystemPath, workspace: &Workspace) -> Option<Self> {
-        let mut found = Self { is_complete: true, ..Self::default() };
-        for library in LIBRARIES.map(|name| prefix.join(name)) {
-            // `lib64` is often a link to `lib`.
-            let of_prefix = workspace.entries(prefix);
-            let is_link = |path: &SystemPath| {
-                of_prefix.iter().any(|entry| entry.path() == path && entry.file_type().is_symlink())
-            };
-            if is_link(&library) {
-                continue;
-            }
-            for entry in workspace.entries(&library) {
+        let mut found = Self::default();
+        let links = workspace.entries(prefix);
+        // `lib64` is often a link to `lib`.
+        let is_link = |path: &SystemPath| {
+            links.iter().any(|entry| entry.path() == path && entry.file_type().is_symlink())
+        };
+        let libraries = LIBRARIES.map(|name| prefix.join(name));
+        for library in libraries.iter().filter(|path| !is_link(path)) {
+            for entry in workspace.entries(library) {
                 let version = entry.path().file_name().and_then(python_version);
                 let packages = entry.path().join(SITE_PACKAGES);
                 if version.is_some() && workspace.is_directory(&packages) {
