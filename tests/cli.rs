@@ -634,7 +634,7 @@ fn plugins_are_listed_and_inspected() {
     // Only built if their languages are available.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
     let wanted = "beads build builders deno_lint docs edit files git git_commit grep history lint \
-                  lint_agent native-linters pdf report ruff shell symbols team test-runners tests";
+                  lint_agent native-linters pdf report ruff shell symbols team test-runners tests ty";
     assert_eq!(names.join(" "), wanted);
     let granted = |name: &str| {
         listed.iter().find(|plugin| plugin["name"] == name).unwrap()["granted"].clone()

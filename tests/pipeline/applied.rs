@@ -9,6 +9,22 @@ use super::{
 
 const AFTER: &str = "\"\"\"Files.\"\"\"\n\n\ndef get_file(path: str) -> str:\n    return path\n";
 
+/// A machine without mypy: ty checks the types, inside an instance.
+#[test]
+fn a_round_passes_without_mypy() {
+    let place = package();
+    crate::trial::configure(&place, "");
+    let designer = designer();
+    let (order, qa) = (work_order().to_string(), approval(&designer).to_string());
+    let ended = round(&place, &order, &designer.to_string(), &qa, &[]);
+    assert_state(&ended, "APPLIED", 0);
+    assert_eq!(place.read(HELPERS), AFTER);
+    let lint = &ended.json()["lints"][0]["result"];
+    assert_eq!((&lint["mypy"], &lint["ty"]), (&json!({}), &json!({})), "{lint:#}");
+    let stood_in = "lint note: ty stood in for mypy: there is no program 'mypy'";
+    assert!(log(&ended).iter().any(|line| line.starts_with(stood_in)), "{ended:?}");
+}
+
 #[test]
 fn approved_commands_are_one_commit() {
     let place = package();

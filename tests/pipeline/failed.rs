@@ -130,7 +130,7 @@ fn the_lint_before_the_change_has_the_same_files() {
 fn what_was_not_checked_is_no_error() {
     let place = package();
     // The programs of the system: mypy is in a directory of its own.
-    configure(&place, "[programs]\npath = ['/usr/bin']\n");
+    configure(&place, "[linters]\npython = ['ruff', 'mypy']\n[programs]\npath = ['/usr/bin']\n");
     let ended = failed(&place, &work_order(), &designer(), &[]);
     let document = ended.json();
     assert_eq!(document["lints"][0]["clean"], false, "{document:#}");
@@ -201,15 +201,28 @@ fn a_broken_invariant_changes_nothing() {
     }
 }
 
-/// Without a type checker, the code can't be called clean.
+/// Without the type checker that the operator chose, the code can't be called clean.
 #[test]
 fn a_lint_that_can_not_be_run_changes_nothing() {
     let place = package();
-    configure(&place, "");
+    configure(&place, "[linters]\npython = ['ruff', 'mypy']\n");
     let ended = failed(&place, &work_order(), &designer(), &[]);
     assert_state(&ended, "FAILED", 1);
     let said = "lint not checked: mypy: there is no program 'mypy'";
     assert!(log(&ended).iter().any(|line| line.starts_with(said)), "{ended:?}");
+}
+
+/// Without mypy, ty checks the types, and a round fails as it does with mypy.
+#[test]
+fn a_lint_without_mypy_finds_wrong_types() {
+    let place = package();
+    configure(&place, "");
+    let designer = designer_of(&[replace("return file", "return 1")]);
+    let ended = failed(&place, &work_order(), &designer, &[]);
+    assert_state(&ended, "FAILED", 1);
+    let lint = &ended.json()["lints"][0]["result"];
+    assert_eq!(lint["ty"]["invalid-return-type"]["occurrences"][0]["file"], HELPERS, "{lint:#}");
+    assert_eq!(lint["mypy"], json!({}), "{lint:#}");
 }
 
 /// The operator's denials apply to a pipeline as well.

@@ -29,6 +29,11 @@ fn the_ruff_plugin_conforms() {
 }
 
 #[test]
+fn the_ty_plugin_conforms() {
+    conform("ty");
+}
+
+#[test]
 fn the_deno_lint_plugin_conforms() {
     conform("deno_lint");
 }

@@ -189,7 +189,7 @@ fn an_unknown_backend_is_reported_everywhere() {
 
 #[test]
 fn no_linter_blocks_on_special_files() {
-    for linter in ["native-ruff", "mypy", "pylint", "ruff"] {
+    for linter in ["native-ruff", "mypy", "pylint", "ruff", "ty"] {
         let place = project("python", &format!("[linters]\npython = '{linter}'"));
         place.write("apart/whole.py", "import os\n");
         let fifo = place.workspace().join("shop/wait.py");
@@ -199,10 +199,10 @@ fn no_linter_blocks_on_special_files() {
         assert_eq!(answer["framework"], linter, "{answer:#}");
         let unchecked = |violation: &Value| violation["rule"] == "not-checked";
         assert!(!answer["violations"].as_array().unwrap().iter().any(unchecked), "{answer:#}");
-        if linter != "mypy" {
+        if !["mypy", "ty"].contains(&linter) {
             assert!(!rules(&answer, "apart/whole.py").is_empty(), "{answer:#}");
         }
-        assert!(!rules(&answer, "shop/counter.py").is_empty(), "{answer:#}");
+        assert!(linter == "ty" || !rules(&answer, "shop/counter.py").is_empty(), "{answer:#}");
     }
 }
 
@@ -299,16 +299,110 @@ fn lint_backend_groups_by_code() {
 }
 
 #[test]
-fn a_missing_type_checker_is_reported() {
+fn ty_stands_in_for_a_missing_type_checker() {
     let place = Place::new();
     crate::projects::write(&place, "python");
-    let ended = place.run(&["call", "lint_backend", r#"{"path": "shop", "check_all": true}"#]);
-    assert_eq!(ended.status, 0, "{ended:?}");
-    let answer = ended.json();
+    place.write("shop/wrong.py", "x: int = \"one\"\n");
+    let lint = || {
+        let ended = place.run(&["call", "lint_backend", r#"{"path": "shop", "check_all": true}"#]);
+        assert_eq!(ended.status, 0, "{ended:?}");
+        ended.json()
+    };
+    let answer = lint();
     assert!(answer["ruff"]["F401"].is_object(), "{answer:#}");
+    assert_eq!(answer["mypy"], json!({}), "{answer:#}");
+    let at = json!([{"file": "shop/wrong.py", "line": 1}]);
+    assert_eq!(answer["ty"]["invalid-assignment"]["occurrences"], at, "{answer:#}");
+    let note = answer["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("ty stood in for mypy: there is no program 'mypy'"), "{note}");
+    // A mypy that the operator chose is not replaced.
+    crate::trial::configure(&place, "[linters]\npython = ['ruff', 'mypy']\n");
+    let answer = lint();
     let said = answer["mypy"]["not-checked"]["description"].as_str().unwrap();
     assert!(said.starts_with("not checked: mypy: there is no program 'mypy'"), "{said}");
+    assert!(answer.get("ty").is_none(), "{answer:#}");
     assert_eq!(answer["summary"]["clean"], false, "{answer:#}");
+}
+
+/// A project for ty, which is linted in an instance and needs no program.
+fn typed() -> Place {
+    let place = Place::new();
+    let store = "class Item:\n    def __init__(self, price: int) -> None:\n        \
+                 self.price = price\n\n\ndef find(name: str) -> Item | None:\n    \
+                 return Item(1) if name else None\n";
+    place.write("shop/__init__.py", "");
+    place.write("shop/store.py", store);
+    place.write(
+        "app.py",
+        "import numpy\nfrom shop.store import Item, find\n\nprint(len(1))\n\
+         print(Item(1).prise)\nprint(find(\"a\").price, numpy.pi)\n",
+    );
+    crate::trial::configure(&place, "[linters]\npython = 'ty'\n");
+    place
+}
+
+#[test]
+fn ty_checks_types_inside_an_instance() {
+    let place = typed();
+    let started = std::time::Instant::now();
+    let answer = executed(&place, json!({"type": "run_linter"}));
+    println!("ty: {:?}", started.elapsed());
+    assert_eq!(answer["framework"], "ty", "{answer:#}");
+    let found: Vec<(u64, &str)> = answer["violations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|found| (found["line"].as_u64().unwrap(), found["rule"].as_str().unwrap()))
+        .collect();
+    let wanted =
+        [(4, "invalid-argument-type"), (5, "unresolved-attribute"), (6, "unresolved-attribute")];
+    assert_eq!(found, wanted, "{answer:#}");
+    let raw = answer["raw_output"].as_str().unwrap();
+    assert!(raw.starts_with("not checked: ") && raw.contains(": numpy"), "{answer:#}");
+
+    // The configuration of the project decides.
+    place.write(
+        "pyproject.toml",
+        "[tool.ty.rules]\nunresolved-attribute = 'ignore'\ninvalid-argument-type = 'warn'\n",
+    );
+    let answer = executed(&place, json!({"type": "run_linter"}));
+    assert_eq!(rules(&answer, "app.py"), ["invalid-argument-type"], "{answer:#}");
+    assert_eq!(answer["violations"][0]["severity"], "warning", "{answer:#}");
+    let clean = executed(&place, json!({"type": "run_linter", "files": ["shop"]}));
+    assert_eq!((&clean["success"], &clean["exit_code"]), (&json!(true), &json!(0)), "{clean:#}");
+    place.write("shop/broken.py", "def broken(:\n    pass\n");
+    let answer = executed(&place, json!({"type": "run_linter", "files": ["shop"]}));
+    assert!(rules(&answer, "shop/broken.py").contains(&"syntax-error"), "{answer:#}");
+}
+
+#[test]
+fn hostile_python_ends_only_the_call_that_checks_its_types() {
+    let place = typed();
+    let sum = |terms: usize| format!("x = {}\n", vec!["1"; terms].join(" + "));
+    for (path, contents) in [
+        ("odd/sum.py", sum(200_000)),
+        ("odd/nested.py", format!("x = {}1{}\n", "[".repeat(100_000), "]".repeat(100_000))),
+        ("odd/attributes.py", format!("x = a{}\n", ".a".repeat(100_000))),
+        ("odd/huge.py", "x = 1\n".repeat(2_000_000)),
+    ] {
+        place.write(path, contents);
+        let result = run(&place, &[json!({"type": "run_linter", "files": [path]})]).remove(0);
+        println!("{path}: {} {}", result["status"], result["metadata"]["code"]);
+        let is_clean = result["metadata"]["success"] == true;
+        assert!(result["status"] == "error" || !is_clean, "{path}: {result:#}");
+    }
+    place.write("odd/latin.py", b"# caf\xe9\n");
+    std::os::unix::fs::symlink("loop.py", place.workspace().join("odd/loop.py")).unwrap();
+    place.write("odd/imports.py", "import odd.loop\nimport loop\n");
+    let files = json!(["odd/latin.py", "odd/imports.py"]);
+    let answer = executed(&place, json!({"type": "run_linter", "files": files}));
+    assert_eq!(rules(&answer, "odd/latin.py"), ["io"], "{answer:#}");
+    let answer = executed(&place, json!({"type": "run_linter", "files": ["app.py"]}));
+    assert_eq!(rules(&answer, "app.py").len(), 3, "{answer:#}");
+    // What people write is checked.
+    place.write("odd/sum.py", sum(100));
+    let answer = executed(&place, json!({"type": "run_linter", "files": ["odd/sum.py"]}));
+    assert_eq!(answer["success"], true, "{answer:#}");
 }
 
 /// Output that is returned as findings is not stored in addition.

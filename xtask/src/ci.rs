@@ -6,9 +6,14 @@ use crate::process::{cargo, run};
 use crate::project::Project;
 use crate::{deny, fuzz, generated, tasks};
 
-/// Crates with a Cargo workspace of their own, which `cargo --all` does not include.
-pub const APART: [&str; 4] =
-    ["plugins/backends/deno_lint", "plugins/backends/ruff", "plugins/symbols", "tests/smith"];
+/// Crates in other Cargo workspaces, which `cargo --all` does not include.
+pub const APART: [&str; 5] = [
+    "plugins/backends/deno_lint",
+    "plugins/backends/ruff",
+    "plugins/backends/ty",
+    "plugins/symbols",
+    "tests/smith",
+];
 
 /// Runs every check and stops at the first one that fails.
 ///

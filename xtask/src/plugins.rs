@@ -1,9 +1,10 @@
 //! Builds and packs plugins.
 //!
 //! A plugin is a crate with a `plugin.toml` beside its `Cargo.toml`. All plugins of a group are
-//! built by one cargo, except those with a workspace of their own, which take minutes and are built
-//! by a cargo each. Then the host's own command packs each with its manifest and its compiled code.
-//! Both steps are skipped if none of their inputs has changed.
+//! built by one cargo, except those in another Cargo workspace, which take minutes: there is one cargo
+//! for each workspace, so that the plugins of a workspace share compiled dependencies. Then the host's
+//! own command packs each plugin with its manifest and its compiled code. Both steps are skipped if none
+//! of their inputs has changed.
 //!
 //! A plugin without a `Cargo.toml` is not written in Rust: see `foreign`.
 
@@ -13,6 +14,7 @@ mod foreign;
 mod pack;
 mod plugin;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -85,13 +87,20 @@ pub fn pack(project: &Project, compiled: &[Compiled]) -> Result<()> {
     })
 }
 
-/// Divides a group into builds: the plugins that one cargo builds together, and the build's name.
+/// Divides a group into builds: the plugins that one cargo builds together, and the build's name. A
+/// workspace of its own is named by its directory.
 fn builds(project: &Project, group: &str, plugins: Vec<Plugin>) -> Vec<(String, Vec<Plugin>)> {
-    let (members, others): (Vec<Plugin>, Vec<Plugin>) =
-        plugins.into_iter().partition(|plugin| plugin.workspace == project.root);
-    let others =
-        others.into_iter().map(|plugin| (format!("{group}-{}", plugin.name), vec![plugin]));
-    std::iter::once((group.to_owned(), members)).chain(others).collect()
+    let mut builds: BTreeMap<PathBuf, Vec<Plugin>> = BTreeMap::new();
+    builds.insert(project.root.clone(), Vec::new());
+    for plugin in plugins {
+        builds.entry(plugin.workspace.clone()).or_default().push(plugin);
+    }
+    let named = |(workspace, plugins): (PathBuf, Vec<Plugin>)| {
+        let directory = workspace.file_name().unwrap_or_default().to_string_lossy();
+        let is_own = workspace != project.root;
+        (if is_own { format!("{group}-{directory}") } else { group.to_owned() }, plugins)
+    };
+    builds.into_iter().map(named).collect()
 }
 
 /// Builds and packs the plugin in one directory, inside or outside of this project, and returns the
@@ -129,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workspaces_of_their_own_are_builds_of_their_own() {
+    fn each_workspace_is_a_build_of_its_own() {
         let project = Project { root: "/p".into(), target: "/p/target".into() };
         let plugin = |name: &str, workspace: &str| Plugin {
             name: name.to_owned(),
@@ -139,16 +148,22 @@ mod tests {
             workspace: workspace.into(),
             described_by: Vec::new(),
         };
-        let plugins =
-            vec![plugin("a", "/p"), plugin("heavy", "/p/plugins/heavy"), plugin("b", "/p")];
+        let plugins = vec![
+            plugin("a", "/p"),
+            plugin("heavy", "/p/plugins/heavy"),
+            plugin("b", "/p"),
+            plugin("other", "/p/plugins/other"),
+            plugin("second", "/p/plugins/heavy"),
+        ];
         let found: Vec<(String, Vec<String>)> = builds(&project, "plugins", plugins)
             .into_iter()
             .map(|(name, plugins)| (name, plugins.into_iter().map(|plugin| plugin.name).collect()))
             .collect();
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let wanted: [(String, Vec<String>); 2] = [
+        let wanted: [(String, Vec<String>); 3] = [
             ("plugins".to_owned(), names(&["a", "b"])),
-            ("plugins-heavy".to_owned(), names(&["heavy"])),
+            ("plugins-heavy".to_owned(), names(&["heavy", "second"])),
+            ("plugins-other".to_owned(), names(&["other"])),
         ];
         assert_eq!(found, wanted);
     }

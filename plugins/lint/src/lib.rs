@@ -22,6 +22,7 @@ pub mod lint_backend;
 pub mod project;
 pub mod run_linter;
 pub mod target;
+pub mod type_checker;
 
 #[cfg(test)]
 mod testing;

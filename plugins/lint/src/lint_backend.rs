@@ -1,8 +1,9 @@
 //! `lint_backend`: lints Python code and groups the findings by code.
 //!
 //! The section `ruff` has the findings of the operator's style linters, even if these are not ruff;
-//! mypy and import-linter are always those two programs. If a linter can't run but others can, its
-//! section has the code `not-checked`.
+//! mypy, ty and import-linter are always those themselves. Where mypy can't run, ty stands in for it, in
+//! a section of its own. If any other linter can't run but others can, its section has the code
+//! `not-checked`.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -19,12 +20,15 @@ use crate::failure;
 use crate::host::HostApi;
 use crate::language::Language;
 use crate::run_linter::NOT_CHECKED;
+use crate::type_checker::{self, MYPY, TY, TypeCheckers};
 
 /// The package that is linted if no path is given, if it exists.
 const DEFAULT_PACKAGE: &str = "nomarr";
 
-const MYPY: &str = "mypy";
 const IMPORT_LINTER: &str = "import-linter";
+
+/// The linters with a section of their own.
+const APART: [&str; 3] = [MYPY, TY, IMPORT_LINTER];
 
 /// The maximum size of the sections of a result, as JSON, in bytes.
 const PAGE_BYTES: usize = 28 * 1024;
@@ -59,8 +63,11 @@ pub struct Args {
 pub struct Output {
     /// The findings of the style linters.
     pub ruff: Section,
-    /// The findings of mypy.
+    /// The findings of mypy; none if it did not run since ty did.
     pub mypy: Section,
+    /// The findings of ty, if it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ty: Option<Section>,
     /// The findings of import-linter, if it ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub import_linter: Option<Section>,
@@ -69,6 +76,9 @@ pub struct Output {
     /// What was left out, and the call for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
+    /// Which type checker ran instead of mypy and why, and what it could not check.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Findings grouped by code.
@@ -145,34 +155,72 @@ pub fn run(args: &Args, context: &Context, host: &impl HostApi) -> Result<Output
     } else {
         changed(&path, &args.changed, context, host)?
     };
+    let mut done = Done::default();
     if paths.is_empty() {
-        return Ok(answer(&path, &[], &[], args.check_all));
+        return Ok(answer(&path, done, args.check_all));
     }
-    let request = Request {
-        root: String::new(),
-        paths,
-        config: None,
-        select: Vec::new(),
-        timeout_ms: context.timeout_ms(None, started.elapsed()),
+    let ask = |linters: Vec<String>, done: &mut Done| {
+        let request = Request {
+            root: String::new(),
+            paths: paths.clone(),
+            config: None,
+            select: Vec::new(),
+            timeout_ms: context.timeout_ms(None, started.elapsed()),
+        };
+        done.ask(linters, &request, host);
     };
-    let Chosen { linters, mut failures } =
+    let Chosen { linters, failures, types } =
         chosen(&host.linters(), args.check_all && has_contracts(context));
-    let requests: Vec<(String, Request)> =
-        linters.into_iter().map(|linter| (linter, request.clone())).collect();
-    let answers = if requests.is_empty() { Vec::new() } else { host.lint(&requests) };
-    let mut reports = Vec::new();
-    for ((linter, _), answer) in requests.into_iter().zip(answers) {
-        match answer {
-            Ok(report) => reports.push((linter, report)),
-            Err(error) => failures.push((linter, error)),
+    done.failures = failures;
+    done.notes.extend(types.note);
+    ask(linters, &mut done);
+    if types.has_stand_in
+        && let Some(why) = type_checker::missing(&done.failures)
+    {
+        let note = type_checker::stood_in(why);
+        ask(vec![TY.to_owned()], &mut done);
+        if done.has_report(TY) {
+            done.failures.retain(|(name, _)| name != MYPY);
+            done.notes.push(note);
         }
     }
-    if reports.is_empty() {
+    if done.reports.is_empty() {
         let failures: Vec<(&str, &Error)> =
-            failures.iter().map(|(linter, error)| (linter.as_str(), error)).collect();
+            done.failures.iter().map(|(linter, error)| (linter.as_str(), error)).collect();
         failure::error(&failures).map_or(Ok(()), Err)?;
     }
-    Ok(answer(&path, &reports, &failures, args.check_all))
+    Ok(answer(&path, done, args.check_all))
+}
+
+/// What the linters returned.
+#[derive(Default)]
+struct Done {
+    reports: Vec<(String, Report)>,
+    failures: Vec<(String, Error)>,
+    notes: Vec<String>,
+}
+
+impl Done {
+    /// Runs linters with the same request.
+    fn ask(&mut self, linters: Vec<String>, request: &Request, host: &impl HostApi) {
+        let requests: Vec<(String, Request)> =
+            linters.into_iter().map(|linter| (linter, request.clone())).collect();
+        let answers = if requests.is_empty() { Vec::new() } else { host.lint(&requests) };
+        for ((linter, _), answer) in requests.into_iter().zip(answers) {
+            match answer {
+                Ok(report) => self.reports.push((linter, report)),
+                Err(error) => self.failures.push((linter, error)),
+            }
+        }
+    }
+
+    fn has_report(&self, linter: &str) -> bool {
+        self.reports.iter().any(|(name, _)| name == linter)
+    }
+
+    fn has_run(&self, linter: &str) -> bool {
+        self.has_report(linter) || self.failures.iter().any(|(name, _)| name == linter)
+    }
 }
 
 /// The path to lint: the argument, or the default.
@@ -244,79 +292,79 @@ fn has_contracts(context: &Context) -> bool {
 struct Chosen {
     linters: Vec<String>,
     failures: Vec<(String, Error)>,
+    types: TypeCheckers,
 }
 
 fn chosen(available: &[Backend], with_contracts: bool) -> Chosen {
     let (fit, mut failures) = choice::chosen(Language::Python, available);
+    let types = type_checker::choose(&fit, available);
     let mut linters: Vec<String> = fit
         .into_iter()
         .map(|backend| backend.name.clone())
-        .filter(|name| name != MYPY && name != IMPORT_LINTER)
+        .filter(|name| !APART.contains(&name.as_str()))
         .collect();
     if linters.is_empty() && failures.is_empty() {
         let message = "linter not configured: the operator has chosen none for the style of python";
         failures.push((DEFAULT_STYLE_LINTER.to_owned(), Error::Unavailable(message.to_owned())));
     }
-    for wanted in [Some(MYPY), with_contracts.then_some(IMPORT_LINTER)].into_iter().flatten() {
-        let is_wanted = |backend: &Backend| backend.name == wanted && !backend.languages.is_empty();
-        if available.iter().any(is_wanted) {
+    let contracts = with_contracts.then_some(IMPORT_LINTER);
+    for wanted in types.wanted.iter().copied().chain(contracts) {
+        if available.iter().any(|backend| type_checker::is_usable(backend, wanted)) {
             linters.push(wanted.to_owned());
         } else {
             let message = "the operator has no linter of this name".to_owned();
             failures.push((wanted.to_owned(), Error::Unavailable(message)));
         }
     }
-    Chosen { linters, failures }
+    Chosen { linters, failures, types }
 }
 
-fn answer(
-    path: &WorkspacePath,
-    reports: &[(String, Report)],
-    failures: &[(String, Error)],
-    check_all: bool,
-) -> Output {
-    let section = |holds: &dyn Fn(&str) -> bool| {
-        let reports = reports.iter().filter(|(name, _)| holds(name));
-        let mut section = group(reports.flat_map(|(name, report)| {
-            // mypy's notes explain its errors and do not count as findings.
-            let is_note = move |found: &&Finding| name == MYPY && found.severity == Severity::Info;
-            report.findings.iter().filter(move |found| !is_note(found))
-        }));
-        let failures: Vec<_> = failures.iter().filter(|(name, _)| holds(name)).collect();
-        if !failures.is_empty() {
-            section.insert(NOT_CHECKED.to_owned(), not_checked(path, &failures));
-        }
-        section
-    };
-    let mut ruff = section(&|name| name != MYPY && name != IMPORT_LINTER);
+fn answer(path: &WorkspacePath, done: Done, check_all: bool) -> Output {
+    let section = |holds: &dyn Fn(&str) -> bool| section(path, &done, holds);
+    let mut ruff = section(&|name| !APART.contains(&name));
     let mut mypy = section(&|name| name == MYPY);
+    let mut ty = done.has_run(TY).then(|| section(&|name| name == TY));
     let mut import_linter = check_all.then(|| section(&|name| name == IMPORT_LINTER));
-    let total_errors = [&ruff, &mypy]
-        .into_iter()
-        .chain(&import_linter)
-        .flat_map(BTreeMap::values)
-        .map(Group::total)
-        .sum();
-    let files_checked =
-        reports.iter().map(|(_, report)| report.files_checked).max().unwrap_or_default();
-    let sections = [&mut ruff, &mut mypy].into_iter().chain(&mut import_linter);
-    let left_out = limit(sections.collect(), total_errors);
-    Output {
-        ruff,
-        mypy,
-        import_linter,
-        left_out,
-        summary: Summary { total_errors, clean: total_errors == 0, files_checked },
+    let mut sections: Vec<&mut Section> =
+        [&mut ruff, &mut mypy].into_iter().chain(&mut ty).chain(&mut import_linter).collect();
+    let groups = sections.iter().flat_map(|section| section.values());
+    let total_errors = groups.map(Group::total).sum();
+    let left_out = limit(&mut sections, total_errors);
+    let Done { reports, mut notes, .. } = done;
+    let files_checked = reports.iter().map(|(_, report)| report.files_checked).max();
+    let of_ty = reports.iter().filter(|(name, _)| name == TY);
+    notes.extend(of_ty.flat_map(|(_, report)| type_checker::unchecked(report)));
+    let summary = Summary {
+        total_errors,
+        clean: total_errors == 0,
+        files_checked: files_checked.unwrap_or_default(),
+    };
+    Output { ruff, mypy, ty, import_linter, summary, left_out, notes }
+}
+
+/// The section of the linters for which `holds` returns true.
+fn section(path: &WorkspacePath, done: &Done, holds: &dyn Fn(&str) -> bool) -> Section {
+    let reports = done.reports.iter().filter(|(name, _)| holds(name));
+    let mut section = group(reports.flat_map(|(name, report)| {
+        // The notes of type checkers explain their errors and do not count as findings.
+        let has_notes = name == MYPY || name == TY;
+        let counts = move |found: &&Finding| !(has_notes && found.severity == Severity::Info);
+        report.findings.iter().filter(counts)
+    }));
+    let failures: Vec<_> = done.failures.iter().filter(|(name, _)| holds(name)).collect();
+    if !failures.is_empty() {
+        section.insert(NOT_CHECKED.to_owned(), not_checked(path, &failures));
     }
+    section
 }
 
 /// Limits the occurrences until the sections fit in a result. Returns a text about those left out.
-fn limit(mut sections: Vec<&mut Section>, total: usize) -> Option<String> {
+fn limit(sections: &mut [&mut Section], total: usize) -> Option<String> {
     let size = |sections: &[&mut Section]| {
         serde_json::to_string(sections).map_or(usize::MAX, |json| json.len())
     };
     for most in MAX_OCCURRENCES {
-        if size(&sections) <= PAGE_BYTES {
+        if size(sections) <= PAGE_BYTES {
             break;
         }
         sections.iter_mut().flat_map(|section| section.values_mut()).for_each(|group| {
@@ -539,6 +587,72 @@ mod tests {
             json!([{"file": "scripts/z.py", "line": 2}, {"file": "scripts/z.py", "line": 3}])
         );
         assert_eq!(answer["summary"]["total_errors"], 2);
+    }
+
+    #[test]
+    fn ty_stands_in_for_a_mypy_that_is_missing() {
+        let mut fake = nomarr();
+        fake.linters.push(backend("ty", &["python"], &[]));
+        fake.answers.insert("ty", Ok(Report { files_checked: 5, ..report(vec![], None) }));
+        let answer = lint(&fake, json!({})).unwrap();
+        assert!(answer.get("ty").is_none() && answer.get("notes").is_none(), "mypy ran: {answer}");
+        let missing = Error::Unavailable("there is no program 'mypy'".into());
+        fake.answers.insert("mypy", Err(missing));
+        let stood_in = "ty stood in for mypy: there is no program 'mypy'";
+        let summary = json!({"total_errors": 0, "clean": true, "files_checked": 5});
+        assert_eq!(
+            lint(&fake, json!({})).unwrap(),
+            json!({"ruff": {}, "mypy": {}, "ty": {}, "summary": summary, "notes": [stood_in]})
+        );
+        let wrong = finding("nomarr/helpers/x.py", 5, 1, "invalid-return-type", "Wrong");
+        let info = Finding {
+            severity: Severity::Info,
+            ..finding("nomarr/helpers/x.py", 6, 1, "revealed-type", "int")
+        };
+        let mut found = report(vec![wrong, info], None);
+        found.raw = "not checked: packages: numpy\n".to_owned();
+        fake.answers.insert("ty", Ok(found));
+        let answer = lint(&fake, json!({})).unwrap();
+        let place = json!([{"file": "nomarr/helpers/x.py", "line": 5}]);
+        assert_eq!(answer["ty"]["invalid-return-type"]["occurrences"], place);
+        assert_eq!((&answer["mypy"], &answer["summary"]["total_errors"]), (&json!({}), &json!(1)));
+        assert_eq!(answer["notes"], json!([stood_in, "not checked: packages: numpy"]));
+        // Neither of them can check the types.
+        fake.answers.insert("ty", Err(Error::Failed("ty: out of stack".into())));
+        let answer = lint(&fake, json!({})).unwrap();
+        for (section, why) in [("mypy", "there is no program 'mypy'"), ("ty", "ty: out of stack")] {
+            let said = answer[section]["not-checked"]["description"].as_str().unwrap();
+            assert!(said.ends_with(why), "{said}");
+        }
+        assert_eq!((answer.get("notes"), &answer["summary"]["clean"]), (None, &json!(false)));
+    }
+
+    #[test]
+    fn the_operator_chooses_the_type_checker() {
+        let with = |mypy: &[&str], ty: &[&str]| {
+            let mut fake = nomarr();
+            fake.linters[1] = backend("mypy", &["python"], mypy);
+            fake.linters.push(backend("ty", &["python"], ty));
+            fake.answers.insert("ty", Ok(report(vec![], None)));
+            fake
+        };
+        let python = &["python"][..];
+        for (mut fake, asked, keys, has_note) in [
+            (with(python, &[]), vec!["ruff", "mypy"], vec!["ruff", "mypy"], false),
+            (with(&[], python), vec!["ruff", "ty"], vec!["ruff", "mypy", "ty"], true),
+            (with(python, python), vec!["ruff", "mypy", "ty"], vec!["ruff", "mypy", "ty"], false),
+        ] {
+            let answer = lint(&fake, json!({})).unwrap();
+            let names: Vec<String> = fake.asked().into_iter().map(|(name, _)| name).collect();
+            assert_eq!(names, asked);
+            assert!(keys.iter().all(|key| answer[*key] == json!({})), "{answer}");
+            assert_eq!(answer.get("notes").is_some(), has_note, "{answer}");
+            // A mypy that was chosen is not replaced.
+            fake.answers.insert("mypy", Err(Error::Unavailable("there is no mypy".into())));
+            let answer = lint(&fake, json!({})).unwrap();
+            let is_unchecked = answer["mypy"]["not-checked"].is_object();
+            assert_eq!(is_unchecked, asked.contains(&"mypy"), "{answer}");
+        }
     }
 
     #[test]

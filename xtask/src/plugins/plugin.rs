@@ -153,19 +153,20 @@ pub fn find(directory: &Path, crates: &Crates) -> Result<Vec<Plugin>> {
         .iter()
         .filter_map(|file| file.parent())
         .filter(|directory| directory.join("Cargo.toml").is_file())
-        .map(|directory| match is_workspace(directory)? {
+        .map(|directory| match is_apart(directory)? {
             true => Plugin::read(directory, &Crates::of(directory)?),
             false => Plugin::read(directory, crates),
         })
         .collect()
 }
 
-/// Whether a crate has a Cargo workspace of its own.
-fn is_workspace(directory: &Path) -> Result<bool> {
+/// Whether a crate has a Cargo workspace of its own, or names the one that it belongs to.
+fn is_apart(directory: &Path) -> Result<bool> {
     let path = directory.join("Cargo.toml");
     let manifest: toml::Table =
         read_text(&path)?.parse().with_context(|| path.display().to_string())?;
-    Ok(manifest.contains_key("workspace"))
+    let named = manifest.get("package").and_then(|package| package.get("workspace"));
+    Ok(manifest.contains_key("workspace") || named.is_some())
 }
 
 /// The directories below this one that contain a plugin without a `Cargo.toml`.
@@ -224,17 +225,31 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_can_be_a_workspace_of_its_own() {
+    fn a_plugin_can_belong_to_another_workspace() {
         let directory = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(directory.path()).unwrap();
         let heavy = root.join("heavy");
-        let crate_manifest = "[workspace]\n[package]\nname = \"h\"\nedition = \"2024\"\n[lib]\ncrate-type = [\"cdylib\"]\n";
-        write(&heavy.join("Cargo.toml"), crate_manifest).unwrap();
-        write(&heavy.join("src/lib.rs"), "").unwrap();
-        write(&heavy.join("plugin.toml"), "name = \"heavy\"").unwrap();
+        let manifest = |name: &str, package: &str, workspace: &str| {
+            format!(
+                "{workspace}\n[package]\nname = \"{name}\"\nedition = \"2024\"\n{package}\n\
+                 [lib]\ncrate-type = [\"cdylib\"]\n"
+            )
+        };
+        let second = root.join("second");
+        let own = "[workspace]\nmembers = [\"../second\"]";
+        for (directory, name, package, workspace) in
+            [(&heavy, "heavy", "", own), (&second, "second", "workspace = \"../heavy\"", "")]
+        {
+            write(&directory.join("Cargo.toml"), manifest(name, package, workspace)).unwrap();
+            write(&directory.join("src/lib.rs"), "").unwrap();
+            write(&directory.join("plugin.toml"), format!("name = \"{name}\"")).unwrap();
+        }
         let others = Crates { workspace: root.clone(), by_directory: BTreeMap::new() };
         let plugins = find(&root, &others).unwrap();
-        assert_eq!(plugins.len(), 1);
-        assert_eq!((&plugins[0].package, &plugins[0].workspace), (&"h".to_owned(), &heavy));
+        let found: Vec<(&str, &Path)> = plugins
+            .iter()
+            .map(|plugin| (plugin.package.as_str(), plugin.workspace.as_path()))
+            .collect();
+        assert_eq!(found, [("heavy", heavy.as_path()), ("second", heavy.as_path())]);
     }
 }

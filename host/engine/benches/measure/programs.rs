@@ -89,6 +89,7 @@ pub fn inside(setup: &Setup, table: &mut Table) {
     for (backend, file) in [
         ("ruff", "large.py"),
         ("pyflakes", "large.py"),
+        ("ty", "large.py"),
         ("deno_lint", "large.js"),
         ("eslint", "large.js"),
     ] {

@@ -406,6 +406,10 @@ impl RunningRound<'_> {
             self.round.log.push(format!("lint summary: {summary}"));
             let unchecked = linted.ended.result.as_ref().and_then(|result| errors(result).1);
             self.round.log.extend(unchecked.map(|why| format!("lint {why}")));
+            let notes = linted.ended.result.as_ref().map(|result| &result["notes"]);
+            let notes = notes.and_then(Value::as_array).into_iter().flatten();
+            let notes = notes.filter_map(Value::as_str).map(|note| format!("lint note: {note}"));
+            self.round.log.extend(notes);
             linted.clean = summary["clean"] == true;
             if !linted.clean {
                 linted.errors_before = self.errors_before(&linted.args, &run).await;
