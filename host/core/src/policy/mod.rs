@@ -12,6 +12,7 @@ mod denial;
 mod executed;
 pub mod git;
 mod limits;
+mod network;
 mod origin;
 mod origin_settings;
 mod pattern;
@@ -34,6 +35,10 @@ pub use capability::{Capability, CapabilityError};
 pub use denial::{Denial, GrantList};
 pub use executed::{Executed, executed_by, may_lead_to_executed};
 pub use limits::{HistorySettings, LimitKey, LimitSettings, Limits, Retention};
+pub use network::{
+    Bundle, BundleName, CredentialSettings, NetworkRefusal, NetworkRule, NetworkRules,
+    NetworkSettings, Tunnel,
+};
 pub use origin::{Origin, OriginError, OriginHost};
 pub use origin_settings::OriginSettings;
 pub use origin_settings::{HeaderPart, header_parts};
@@ -143,6 +148,12 @@ impl Policy {
             executed: Executed::default(),
         };
         for layer in layers {
+            for (name, grant) in &layer.grants {
+                grant.check().map_err(|(key, message)| PolicyError {
+                    place: format!("grants.{name}.{key}"),
+                    message,
+                })?;
+            }
             policy.grants.extend(layer.grants.clone());
             for (name, settings) in &layer.roles {
                 policy.roles.insert(name.as_str().into(), Role::new(name, settings)?);
@@ -213,6 +224,11 @@ impl Policy {
         self.grants.get(plugin).map_or(&[], |grant| &grant.http)
     }
 
+    /// What the programs of a plugin can reach through the proxy.
+    pub fn network(&self, plugin: &str) -> &[NetworkSettings] {
+        self.grants.get(plugin).map_or(&[], |grant| &grant.network)
+    }
+
     /// The tools whose calls each need the user's approval: `*`, `plugin.*` or `plugin.tool`.
     pub fn ask(&self) -> impl Iterator<Item = String> {
         self.ask.iter().map(Pattern::to_string)
@@ -241,7 +257,8 @@ impl Policy {
 
     /// The most that a plugin gets: what it requests and the user grants. Unless the settings say
     /// otherwise, a built-in plugin is granted what it requests except shells, agents and the network,
-    /// and another plugin nothing.
+    /// and another plugin nothing. Settings with nothing but a network for its programs say nothing
+    /// else.
     pub fn capabilities(
         &self,
         plugin: &str,
@@ -249,6 +266,7 @@ impl Policy {
         requests: &Capabilities,
     ) -> Capabilities {
         match self.grants.get(plugin) {
+            Some(grant) if built_in && grant.is_only_network() => requests.unasked(),
             Some(grant) => requests.meet(&grant.capabilities()),
             None if built_in => requests.unasked(),
             None => Capabilities::NONE,
