@@ -41,7 +41,7 @@ pub use network::{
 };
 pub use origin::{Origin, OriginError, OriginHost};
 pub use origin_settings::OriginSettings;
-pub use origin_settings::{HeaderPart, header_parts};
+pub use origin_settings::{HeaderPart, header_parts, is_transport_header};
 pub use place::Place;
 pub use role::Role;
 pub use scope::{OWN, Scope, ScopeError, folded, folded_place, is_own, protected};

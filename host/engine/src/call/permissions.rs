@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cofferdam_core::policy::{Capabilities, OriginSettings, Policy, Scope};
+use cofferdam_core::policy::{Capabilities, NetworkSettings, OriginSettings, Policy, Scope};
 use cofferdam_plugin::registry::{Plugin, Registry};
 
 /// What the operator grants a plugin as a whole. Each call gets a part of it.
@@ -17,6 +17,8 @@ pub struct PluginGrant {
     pub environment: Vec<String>,
     /// The settings of the origins that it may send requests to.
     pub origins: Vec<OriginSettings>,
+    /// What its programs can reach.
+    pub network: Vec<NetworkSettings>,
 }
 
 /// The grants of all plugins of a registry, by their names.
@@ -33,6 +35,7 @@ impl Grants {
                 capabilities: policy.capabilities(name, plugin.built_in, &manifest.requests),
                 environment: policy.environment(name).map(str::to_owned).collect(),
                 origins: policy.origins(name).to_vec(),
+                network: policy.network(name).to_vec(),
             };
             (name.clone(), Arc::new(grant))
         };

@@ -5,6 +5,7 @@
 //! [`CallState`], which is created from the permissions of the call.
 
 mod agents;
+mod attempts;
 mod backends;
 mod bindings;
 mod cache;
@@ -17,6 +18,7 @@ mod http;
 mod log;
 mod messages;
 mod meter;
+mod network;
 mod process;
 mod programs;
 mod scan;

@@ -13,10 +13,12 @@ use cofferdam_sandbox::{Limit, Sandbox, SandboxError, Tier};
 use wasmtime::Result;
 
 use super::CANCEL_POLL;
+use super::attempts;
 use super::bindings::cofferdam::host::process::{
     Captured, Changes, Command, End, Error, Host, Output, Repository,
 };
 use super::command::ProgramRun;
+use super::network::{self, Network};
 use super::programs::failure;
 use super::spill::Streams;
 use super::state::CallState;
@@ -96,7 +98,14 @@ impl CallState {
         }
         described.bounded.clone_from(&write_limits.bounded);
         let workspace_shown = top.display().to_string();
-        let report = self.run_to_end(sandbox, described, &command.program)?;
+        let mut network = match sandbox.tier() {
+            Tier::A => Network::new(&self.context, &command.program, Path::new(SCRATCH_DIRECTORY))?,
+            Tier::B => None,
+        };
+        if let Some(network) = &network {
+            network.describe(&mut described);
+        }
+        let mut report = self.run_to_end(sandbox, described, &command.program, network.take())?;
         if let sandbox::End::Limit(limit) = report.end
             && let Some(stop) = write_limits.stop(&command.program, limit)
         {
@@ -115,7 +124,10 @@ impl CallState {
                 Changes::Keep | Changes::Discard | Changes::None => {}
             }
         }
-        Ok(output(report, workspace_shown))
+        let attempts = std::mem::take(&mut report.attempts);
+        let mut output = output(report, workspace_shown);
+        attempts::explain(&mut output, &attempts, &command.program, plugin);
+        Ok(output)
     }
 
     /// The toolchains that a program can use. Git needs none.
@@ -233,12 +245,24 @@ impl CallState {
         sandbox: &Sandbox,
         command: sandbox::Command,
         name: &str,
+        network: Option<Network>,
     ) -> std::result::Result<sandbox::Report, Error> {
         let control = self.control();
         let mut streams = Streams::new(&self.context, name);
         let messages = &self.messages;
         let still_runs = || messages.still_runs(name, control.elapsed().as_secs());
-        let report = run_to_end(sandbox, command, control, &mut streams, still_runs)?;
+        let guarded = self.context.granted_values().map(|(_, value)| value).collect();
+        let mut running = sandbox.start(command).map_err(not_run)?;
+        let egress = match network {
+            Some(network) => network.start(&mut running, guarded, &self.context)?,
+            None => None,
+        };
+        let mut report = run_to_end(running, control, &mut streams, still_runs)?;
+        let refusals = egress.map(|egress| egress.refusals()).unwrap_or_default();
+        if let Some(hint) = network::hint(&self.context, name, &report, &refusals) {
+            report.stderr.written += hint.len() as u64;
+            report.stderr.bytes.extend_from_slice(hint.as_bytes());
+        }
         // The output of a cancelled call is not kept.
         if !control.is_cancelled() {
             streams.keep();
@@ -292,13 +316,11 @@ impl CallState {
 /// Runs a program until it exits, exceeds its time limit, or the call is cancelled. Calls
 /// `still_runs` every [`PROGRESS_INTERVAL`] meanwhile.
 fn run_to_end(
-    sandbox: &Sandbox,
-    command: sandbox::Command,
+    running: sandbox::Running,
     control: &Control,
     streams: &mut Streams<'_>,
     still_runs: impl Fn() + Send,
 ) -> std::result::Result<sandbox::Report, Error> {
-    let running = sandbox.start(command).map_err(not_run)?;
     let canceller = running.canceller();
     thread::scope(|scope| {
         let (ended, end) = mpsc::channel::<()>();
