@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use cofferdam_sandbox as sandbox;
 
-use super::attempts::FAIL_AT_ONCE;
 use super::bindings::cofferdam::host::process::{Changes, Command, Error};
 use super::context::CallContext;
 use super::programs::failure;
@@ -88,7 +87,6 @@ impl ProgramRun<'_> {
             directories.iter().map(|directory| directory.display().to_string()).collect();
         let mut environment: Vec<(String, String)> = FIXED_VARIABLES
             .iter()
-            .chain(&FAIL_AT_ONCE)
             .map(|&(name, value)| (name.to_owned(), value.to_owned()))
             .chain(OFFLINE_VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())))
             .chain(self.toolchains.variables(self.cache))

@@ -5,7 +5,6 @@
 //! [`CallState`], which is created from the permissions of the call.
 
 mod agents;
-mod attempts;
 mod backends;
 mod bindings;
 mod cache;

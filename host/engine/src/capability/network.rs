@@ -2,7 +2,7 @@
 //! tried beyond that.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +12,9 @@ use super::bindings::cofferdam::host::process::Error;
 use super::context::CallContext;
 use crate::egress::{Authority, Egress, Plan, Refusal, Secrets, variables};
 use cofferdam_core::policy::{BundleName, NetworkRules};
+
+/// Programs whose exit code says nothing about the programs that they started.
+const SHELLS: [&str; 2] = ["bash", "sh"];
 
 /// How many names or refusals the result has.
 const MAX_NAMED: usize = 4;
@@ -80,97 +83,166 @@ impl Network {
     }
 }
 
-/// What the result says about a network: nothing if the program has succeeded.
-pub(super) fn hint(
+/// Adds to the errors of a program what it tried to reach and was not granted, with the settings that
+/// grant it: nothing if it has succeeded, except for a shell.
+pub(super) fn explain(
     context: &CallContext,
     program: &str,
-    report: &Report,
+    report: &mut Report,
     refusals: &[Refusal],
-) -> Option<String> {
-    if report.end == End::Exited(0) || (report.attempts.is_empty() && refusals.is_empty()) {
-        return None;
+) {
+    if report.end == End::Exited(0) && !SHELLS.contains(&program) {
+        return;
     }
     let plugin = context.permissions.plugin();
     let is_granted = !NetworkRules::new(&context.permissions.grant.network, program).is_empty();
-    let mut text = String::new();
-    let attempts = report.attempts.iter().take(MAX_NAMED);
-    let tried: Vec<String> = attempts.map(ToString::to_string).collect();
-    if !tried.is_empty() {
-        let _ = write!(text, "cofferdam: `{program}` tried to reach {}", tried.join(", "));
-        match (report.tier, is_granted) {
-            (Tier::B, _) => text.push_str(
-                "; in tier B of the sandbox programs have no network, and none can be granted\n",
-            ),
-            (Tier::A, true) => text.push_str(
-                " itself; it can only reach what it is granted, through the proxy in HTTPS_PROXY\n",
-            ),
+    let tried = Tried { plugin, program, tier: report.tier, is_granted };
+    let mut text = tried.attempts(&report.attempts).unwrap_or_default();
+    text.push_str(&tried.refusals(refusals));
+    if !text.is_empty() {
+        let stderr = &mut report.stderr;
+        if stderr.bytes.last().is_some_and(|last| *last != b'\n') {
+            text.insert(0, '\n');
+        }
+        stderr.written += text.len() as u64;
+        stderr.bytes.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// A run that tried to reach something.
+struct Tried<'a> {
+    plugin: &'a str,
+    program: &'a str,
+    tier: Tier,
+    /// Whether the program is granted any origin.
+    is_granted: bool,
+}
+
+impl Tried<'_> {
+    /// A line about what it tried to reach without the proxy.
+    fn attempts(&self, attempts: &[Attempt]) -> Option<String> {
+        let Self { program, tier, is_granted, .. } = self;
+        let named: Vec<String> = attempts.iter().take(MAX_NAMED).map(Attempt::to_string).collect();
+        let what = match attempts.len().saturating_sub(MAX_NAMED) {
+            _ if named.is_empty() => return None,
+            0 => named.join(", "),
+            more => format!("{} and {more} more", named.join(", ")),
+        };
+        let why = match (tier, is_granted) {
+            (Tier::B, _) => "programs have no network in tier B of the sandbox, and none can be \
+                             granted"
+                .to_owned(),
+            (Tier::A, true) => "it reaches only what it is granted, and only through the proxy in \
+                                HTTPS_PROXY"
+                .to_owned(),
             (Tier::A, false) => {
-                text.push_str(
-                    "; no network is granted to it. This grants it, in cofferdam.toml:\n",
-                );
-                text.push_str(&grant(plugin, program, &report.attempts));
+                let granted = granting(attempts);
+                format!("no network is granted to it. {}", self.remedy(&granted))
             }
-        }
+        };
+        Some(format!("cofferdam: `{program}` tried to reach {what}: {why}\n"))
     }
-    for refusal in refusals.iter().take(MAX_NAMED) {
-        let _ = writeln!(text, "cofferdam: the proxy refused `{program}`: {}", refusal.why);
-    }
-    let origins: Vec<String> = refusals
-        .iter()
-        .filter(|refusal| refusal.why.ends_with("is not granted"))
-        .filter_map(|refusal| Some(format!("\"{}\"", refusal.origin.as_ref()?)))
-        .take(MAX_NAMED)
-        .collect();
-    if !origins.is_empty() {
-        let origins = origins.join(", ");
-        let _ = writeln!(text, "This grants it, in cofferdam.toml:\n{}", entry(plugin, program));
-        let _ = writeln!(text, "origins = [{origins}]");
-    }
-    Some(text)
-}
 
-/// The settings that grant what was tried.
-fn grant(plugin: &str, program: &str, attempts: &[Attempt]) -> String {
-    let mut bundles = BTreeSet::new();
-    let mut origins = BTreeSet::new();
-    for attempt in attempts.iter().take(MAX_NAMED) {
-        match attempt {
-            Attempt::Name(name) => match BundleName::of_host(name) {
-                Some(bundle) => {
-                    bundles.insert(bundle.as_str());
+    /// Lines about what the proxy has refused.
+    fn refusals(&self, refusals: &[Refusal]) -> String {
+        let Self { program, .. } = self;
+        let line = |refusal: &Refusal| {
+            let why = &refusal.why;
+            let remedy = match &refusal.origin {
+                Some(origin) if why.ends_with("is not granted") => {
+                    format!(". {}", self.remedy(&format!("origins = [\"{origin}\"]")))
                 }
-                None => {
-                    origins.insert(format!("\"https://{name}\""));
-                }
-            },
-            Attempt::Address(address) if address.port() == 443 => {
-                origins.insert(format!("\"https://{}\"", host(address.ip())));
-            }
-            Attempt::Address(address) => {
-                origins.insert(format!("\"https://{address}\""));
-            }
-            Attempt::Socket => {}
+                _ => String::new(),
+            };
+            format!("cofferdam: the proxy refused `{program}`: {why}{remedy}\n")
+        };
+        refusals.iter().take(MAX_NAMED).map(line).collect()
+    }
+
+    fn remedy(&self, granted: &str) -> String {
+        let Self { plugin, program, .. } = self;
+        format!(
+            "A person can grant it in cofferdam.toml: [[grants.{plugin}.network]] with programs = \
+             [\"{program}\"] and {granted}"
+        )
+    }
+}
+
+/// The setting that grants what was tried: a bundle if one has it, else the origins.
+fn granting(attempts: &[Attempt]) -> String {
+    let names = attempts.iter().filter_map(|attempt| match attempt {
+        Attempt::Name(name) => Some(name.clone()),
+        Attempt::Address(address) => match (address.port(), address.ip()) {
+            (443, IpAddr::V4(ip)) => Some(ip.to_string()),
+            (443, IpAddr::V6(ip)) => Some(format!("[{ip}]")),
+            _ => Some(address.to_string()),
+        },
+        Attempt::Socket => None,
+    });
+    let names: Vec<String> = names.collect();
+    if let Some(bundle) = names.iter().find_map(|name| BundleName::of_host(name)) {
+        return format!("bundle = \"{}\"", bundle.as_str());
+    }
+    let origins: BTreeSet<String> =
+        names.iter().take(MAX_NAMED).map(|name| format!("\"https://{name}\"")).collect();
+    format!("origins = [{}]", origins.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use cofferdam_core::policy::Origin;
+
+    fn tried(tier: Tier, is_granted: bool) -> Tried<'static> {
+        Tried { plugin: "shell", program: "npm", tier, is_granted }
+    }
+
+    fn name(name: &str) -> Attempt {
+        Attempt::Name(name.to_owned())
+    }
+
+    #[test]
+    fn attempts_are_named_with_the_settings_that_grant_them() {
+        let address = |text: &str| Attempt::Address(text.parse().unwrap());
+        for (attempts, wanted) in [
+            (
+                vec![name("registry.npmjs.org")],
+                "reach registry.npmjs.org: no network is granted to it. ",
+            ),
+            (
+                vec![name("registry.npmjs.org")],
+                "[[grants.shell.network]] with programs = [\"npm\"] and bundle = \"npm\"\n",
+            ),
+            (vec![name("a.example"), name("pypi.org")], "bundle = \"pypi\""),
+            (vec![name("a.example")], "origins = [\"https://a.example\"]"),
+            (vec![address("192.0.2.1:443")], "origins = [\"https://192.0.2.1\"]"),
+            (vec![address("[2001:db8::1]:443")], "origins = [\"https://[2001:db8::1]\"]"),
+            (vec![address("192.0.2.1:22")], "reach 192.0.2.1:22: "),
+            ((0..9).map(|n| name(&format!("{n}.example"))).collect(), "3.example and 5 more: "),
+        ] {
+            let text = tried(Tier::A, false).attempts(&attempts).unwrap();
+            assert!(text.starts_with("cofferdam: `npm` tried to reach "), "{text}");
+            assert!(text.contains(wanted) && text.lines().count() == 1, "{text}");
         }
+        assert_eq!(tried(Tier::A, false).attempts(&[]), None);
+        let text = tried(Tier::B, true).attempts(&[Attempt::Socket]).unwrap();
+        assert!(text.contains("reach the network: programs have no network in tier B"), "{text}");
+        let text = tried(Tier::A, true).attempts(&[name("a.example")]).unwrap();
+        assert!(text.contains("only through the proxy") && !text.contains("grants"), "{text}");
     }
-    let entry = entry(plugin, program);
-    let mut text = String::new();
-    for bundle in bundles {
-        let _ = writeln!(text, "{entry}\nbundle = \"{bundle}\"");
-    }
-    if !origins.is_empty() {
-        let origins: Vec<String> = origins.into_iter().collect();
-        let _ = writeln!(text, "{entry}\norigins = [{}]", origins.join(", "));
-    }
-    text
-}
 
-fn host(address: std::net::IpAddr) -> String {
-    match address {
-        std::net::IpAddr::V4(address) => address.to_string(),
-        std::net::IpAddr::V6(address) => format!("[{address}]"),
+    #[test]
+    fn refusals_are_named_with_the_settings_that_grant_them() {
+        let origin: Origin = "https://a.example".parse().unwrap();
+        let refusal = |why: &str| Refusal { origin: Some(origin.clone()), why: why.to_owned() };
+        let refusals = [refusal("https://a.example is not granted"), refusal("too much")];
+        let text = tried(Tier::A, true).refusals(&refusals);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].contains("refused `npm`: https://a.example is not granted. A person"));
+        assert!(lines[0].ends_with("origins = [\"https://a.example\"]"), "{text}");
+        assert_eq!(lines[1..], ["cofferdam: the proxy refused `npm`: too much"]);
+        assert_eq!(tried(Tier::A, true).refusals(&[]), "");
     }
-}
-
-fn entry(plugin: &str, program: &str) -> String {
-    format!("[[grants.{plugin}.network]]\nprograms = [\"{program}\"]")
 }

@@ -13,7 +13,6 @@ use cofferdam_sandbox::{Limit, Sandbox, SandboxError, Tier};
 use wasmtime::Result;
 
 use super::CANCEL_POLL;
-use super::attempts;
 use super::bindings::cofferdam::host::process::{
     Captured, Changes, Command, End, Error, Host, Output, Repository,
 };
@@ -105,7 +104,7 @@ impl CallState {
         if let Some(network) = &network {
             network.describe(&mut described);
         }
-        let mut report = self.run_to_end(sandbox, described, &command.program, network.take())?;
+        let report = self.run_to_end(sandbox, described, &command.program, network.take())?;
         if let sandbox::End::Limit(limit) = report.end
             && let Some(stop) = write_limits.stop(&command.program, limit)
         {
@@ -124,10 +123,7 @@ impl CallState {
                 Changes::Keep | Changes::Discard | Changes::None => {}
             }
         }
-        let attempts = std::mem::take(&mut report.attempts);
-        let mut output = output(report, workspace_shown);
-        attempts::explain(&mut output, &attempts, &command.program, plugin);
-        Ok(output)
+        Ok(output(report, workspace_shown))
     }
 
     /// The toolchains that a program can use. Git needs none.
@@ -259,10 +255,7 @@ impl CallState {
         };
         let mut report = run_to_end(running, control, &mut streams, still_runs)?;
         let refusals = egress.map(|egress| egress.refusals()).unwrap_or_default();
-        if let Some(hint) = network::hint(&self.context, name, &report, &refusals) {
-            report.stderr.written += hint.len() as u64;
-            report.stderr.bytes.extend_from_slice(hint.as_bytes());
-        }
+        network::explain(&self.context, name, &mut report, &refusals);
         // The output of a cancelled call is not kept.
         if !control.is_cancelled() {
             streams.keep();

@@ -5,9 +5,13 @@ use std::path::Path;
 use cofferdam_core::policy::NetworkRules;
 
 /// The variables of programs without a network: what they try fails at once, and is not tried again.
-pub(crate) const OFFLINE_VARIABLES: [(&str, &str); 5] = [
+pub(crate) const OFFLINE_VARIABLES: [(&str, &str); 9] = [
     ("CARGO_NET_RETRY", "0"),
+    ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
     ("PIP_RETRIES", "0"),
+    ("RUSTUP_MAX_RETRIES", "0"),
+    ("UV_HTTP_RETRIES", "0"),
+    ("YARN_HTTP_RETRY", "0"),
     ("npm_config_fetch_retries", "0"),
     ("npm_config_fund", "false"),
     ("npm_config_update_notifier", "false"),
@@ -40,7 +44,7 @@ const AUTHORITIES: [&str; 8] = [
 
 /// What tools need besides: their own settings for being online, and no requests that a rule for
 /// reading would refuse.
-const ONLINE: [(&str, &str); 10] = [
+const ONLINE: [(&str, &str); 13] = [
     ("CARGO_NET_OFFLINE", "false"),
     ("COREPACK_ENABLE_NETWORK", "1"),
     ("UV_OFFLINE", "0"),
@@ -51,6 +55,9 @@ const ONLINE: [(&str, &str); 10] = [
     ("npm_config_update_notifier", "false"),
     ("CARGO_NET_RETRY", "3"),
     ("PIP_RETRIES", "5"),
+    ("RUSTUP_MAX_RETRIES", "3"),
+    ("UV_HTTP_RETRIES", "3"),
+    ("YARN_HTTP_RETRY", "3"),
 ];
 
 /// The origin that Go asks by default.

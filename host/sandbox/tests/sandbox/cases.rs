@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cofferdam_sandbox::{Attempt, End, Helper, Limit, Overlay, Sandbox, SandboxError, Spill, Stream, Tier};
+use cofferdam_sandbox::{
+    Attempt, End, Helper, Limit, Overlay, Sandbox, SandboxError, Spill, Stream, Tier,
+};
 use libtest_mimic::Trial;
 
 use crate::disk;

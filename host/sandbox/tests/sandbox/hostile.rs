@@ -141,7 +141,8 @@ fn reach() {
     }
     let flood = UdpSocket::bind("127.0.0.1:0");
     for length in 0..200 {
-        let _ = flood.as_ref().map(|socket| socket.send_to(&vec![0xff; length * 7], "127.0.0.1:53"));
+        let _ =
+            flood.as_ref().map(|socket| socket.send_to(&vec![0xff; length * 7], "127.0.0.1:53"));
     }
     say("name server", UdpSocket::bind("127.0.0.1:53"));
 }
