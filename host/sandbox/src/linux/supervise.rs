@@ -399,6 +399,7 @@ impl Supervisor<'_> {
         let (of, status) = (self.program, &mut self.status);
         let killed = self.tree.kill(&self.groups, |pid, ended| note(of, status, pid, ended))?;
         self.gate = None;
+        self.attempts.answer();
         // All writers are dead.
         while self.stdout.take(&mut self.buffer, &mut self.piece)? {}
         while self.stderr.take(&mut self.buffer, &mut self.piece)? {}
