@@ -52,10 +52,10 @@ impl Passed {
         }
         match &mut self.filter {
             Filter::Plain => Ok(data),
-            Filter::Guarded(scanner) if scanner.finds(&data) => {
-                Err(io::Error::other("the body holds a value that is not to be sent"))
-            }
-            Filter::Guarded(_) => Ok(data),
+            Filter::Guarded(scanner) => match scanner.finds(&data) {
+                true => Err(io::Error::other("the body holds a value that is not to be sent")),
+                false => Ok(data),
+            },
             Filter::Redacted(redactor) => Ok(redactor.push(&data).into()),
         }
     }

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::account::Used;
-use super::body::{Content, Filter, Passed};
+use super::body::{self, Content, Filter, Passed};
 use super::proxy::refused;
 use cofferdam_core::policy::{Origin, OriginSettings, is_transport_header};
 use cofferdam_plugin::http::{CONNECT_TIMEOUT, Reach, http1};
@@ -145,14 +145,15 @@ impl Route {
         if let Some(mut sender) = place.take()
             && sender.ready().await.is_ok()
         {
+            let again = copy(&request);
             match self.in_time(most, sender.try_send_request(request)).await? {
                 Ok(response) => {
                     *place = Some(sender);
                     return Ok(response);
                 }
-                // The origin has closed the connection meanwhile; nothing was sent.
-                Err(mut error) => match error.take_message() {
-                    Some(unsent) => request = unsent,
+                // The origin has closed the connection meanwhile.
+                Err(mut error) => match error.take_message().or(again) {
+                    Some(unanswered) => request = unanswered,
                     None => return Err(self.broken(error.error())),
                 },
             }
@@ -224,6 +225,16 @@ impl Route {
         let filter = Filter::Redacted(Redactor::new(&hidden));
         Ok(Response::from_parts(head, Passed::new(body, used, filter).boxed_unsync()))
     }
+}
+
+/// A copy of a request that only reads, which can be sent again.
+fn copy(request: &Request<Content>) -> Option<Request<Content>> {
+    let is_reading = [Method::GET, Method::HEAD].contains(request.method());
+    let mut again = Request::new(body::text(String::new()));
+    again.method_mut().clone_from(request.method());
+    again.uri_mut().clone_from(request.uri());
+    again.headers_mut().clone_from(request.headers());
+    is_reading.then_some(again)
 }
 
 fn invalid(what: &str) -> Refused {
