@@ -22,13 +22,13 @@ const PROGRAMS: &str = "[programs]\ntier = 'A'\n[grants.runner]\nfiles = 'write'
                         'git', 'python3']\n";
 
 /// Python's ordinary client, which follows redirects and finds the proxy and its authority by variables.
-const FETCH: &str = "import sys, urllib.request, urllib.error\n\
+const FETCH: &str = "import sys, http.client, urllib.request, urllib.error\n\
     def fetch(url, data=None, **headers):\n\
     \ttry:\n\
     \t\tasked = urllib.request.Request(url, data, headers)\n\
     \t\twith urllib.request.urlopen(asked, timeout=20) as got: print(got.status, got.read().decode())\n\
     \texcept urllib.error.HTTPError as error: print(error.code, error.read().decode().strip())\n\
-    \texcept OSError as error: print('failed:', error)\n";
+    \texcept (OSError, http.client.HTTPException) as error: print('failed:', error)\n";
 
 /// A tunnel to a name and a port: prints what the proxy says, and returns the socket.
 const TUNNEL: &str = "import socket, ssl, os, sys\n\
