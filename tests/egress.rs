@@ -32,9 +32,9 @@ const FETCH: &str = "import sys, http.client, urllib.request, urllib.error\n\
 
 /// A tunnel to a name and a port: prints what the proxy says, and returns the socket.
 const TUNNEL: &str = "import socket, ssl, os, sys\n\
-    host, port = os.environ['HTTPS_PROXY'].removeprefix('http://').split(':')\n\
+    PROXY = os.environ['HTTPS_PROXY'].removeprefix('http://').split(':')\n\
     def ask(text):\n\
-    \ts = socket.create_connection((host, int(port)), 20)\n\
+    \ts = socket.create_connection((PROXY[0], int(PROXY[1])), 20)\n\
     \ts.sendall(text.encode())\n\
     \treturn s\n\
     def tunnel(to):\n\
