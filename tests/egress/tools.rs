@@ -7,7 +7,8 @@ use crate::http::server::{Server, answer};
 
 /// The answers of a registry of each kind.
 fn registry() -> Server {
-    Server::new(|head| match head.split(' ').nth(1).unwrap_or_default() {
+    Server::new(|head| {
+        match head.split(' ').nth(1).unwrap_or_default() {
         "/simple/colder/" => answer(
             200,
             "Content-Type: text/html\r\n",
@@ -26,6 +27,7 @@ fn registry() -> Server {
         ),
         "/a.git/HEAD" => answer(200, "", b"ref: refs/heads/main\n"),
         path => answer(404, "", path.as_bytes()),
+    }
     })
 }
 
@@ -43,7 +45,8 @@ fn tools_download_through_the_proxy() {
         ("npm", "npm view --registry https://test.example/ colder version", "1.2.3"),
         ("git", "git ls-remote https://test.example/a.git", "refs/heads/main"),
     ] {
-        let command = format!("command -v {program} >/dev/null || {{ echo absent; exit 0; }}; {command}");
+        let command =
+            format!("command -v {program} >/dev/null || {{ echo absent; exit 0; }}; {command}");
         let output = ran(&trial, json!({"program": "bash", "arguments": ["-c", command]}));
         let stdout = output["stdout"].as_str().unwrap_or_default();
         assert!(stdout.contains(wanted) || stdout == "absent\n", "{program}: {output}");
@@ -55,8 +58,14 @@ fn wheel() -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     let files = [
         ("colder.py", "x = 1\n"),
-        ("colder-1.2.3.dist-info/METADATA", "Metadata-Version: 2.1\nName: colder\nVersion: 1.2.3\n"),
-        ("colder-1.2.3.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"),
+        (
+            "colder-1.2.3.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: colder\nVersion: 1.2.3\n",
+        ),
+        (
+            "colder-1.2.3.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        ),
         ("colder-1.2.3.dist-info/RECORD", ""),
     ];
     for (name, text) in files {
