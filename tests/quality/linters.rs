@@ -344,9 +344,7 @@ fn typed() -> Place {
 #[test]
 fn ty_checks_types_inside_an_instance() {
     let place = typed();
-    let started = std::time::Instant::now();
     let answer = executed(&place, json!({"type": "run_linter"}));
-    println!("ty: {:?}", started.elapsed());
     assert_eq!(answer["framework"], "ty", "{answer:#}");
     let found: Vec<(u64, &str)> = answer["violations"]
         .as_array()
@@ -387,7 +385,6 @@ fn hostile_python_ends_only_the_call_that_checks_its_types() {
     ] {
         place.write(path, contents);
         let result = run(&place, &[json!({"type": "run_linter", "files": [path]})]).remove(0);
-        println!("{path}: {} {}", result["status"], result["metadata"]["code"]);
         let is_clean = result["metadata"]["success"] == true;
         assert!(result["status"] == "error" || !is_clean, "{path}: {result:#}");
     }

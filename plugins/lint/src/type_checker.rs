@@ -10,7 +10,9 @@ use cofferdam_sdk::shorten;
 
 use crate::failure;
 
+/// The names of the type checkers for Python.
 pub const MYPY: &str = "mypy";
+/// The one that needs no program.
 pub const TY: &str = "ty";
 
 /// How a line of a linter's output begins that says what it did not check.

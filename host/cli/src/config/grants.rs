@@ -311,7 +311,7 @@ mod tests {
     /// Returns the grants of the plugin `a` as words.
     fn granted(text: &str) -> String {
         let settings = Settings::parse(text).unwrap();
-        let policy = cofferdam_core::policy::Policy::new(&[settings]).unwrap();
+        let policy = Policy::new(&[settings]).unwrap();
         let all = set(&[
             "files=write",
             "scan",

@@ -6,7 +6,7 @@ use crate::args::Global;
 use crate::config::{Layers, grants};
 use crate::output::Output;
 use crate::{CliError, exit, setup};
-use cofferdam_core::policy::{Capability, Policy};
+use cofferdam_core::policy::{Capability, Policy, ProgramRules};
 use cofferdam_plugin::registry::{Plugin, ToolEntry};
 
 pub fn execute(
@@ -94,6 +94,13 @@ fn place(file: &crate::config::SettingsFile, keys: &[&str]) -> String {
     grants::line(&file.text, keys).map_or_else(|| path.to_string(), |line| format!("{path}:{line}"))
 }
 
+/// The rules about a granted program, for an explanation.
+fn narrowed(rules: &ProgramRules, capability: &Capability) -> String {
+    let Capability::Process(program) = capability else { return String::new() };
+    let keys: Vec<String> = rules.keys(program).map(|key| format!("{key}.{program}")).collect();
+    if keys.is_empty() { String::new() } else { format!(", narrowed by {}", keys.join(", ")) }
+}
+
 fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value> {
     let name = &plugin.manifest.name;
     let requests = &plugin.manifest.requests;
@@ -103,22 +110,12 @@ fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value>
         said.map(|(file, _)| place(file, &["grants", name, capability.key()])).unwrap_or_default()
     };
     let rules = policy.program_rules(name);
-    let narrowed = |capability: &Capability| match capability {
-        Capability::Process(program) => {
-            let keys: Vec<String> =
-                rules.keys(program).map(|key| format!("{key}.{program}")).collect();
-            if keys.is_empty() {
-                String::new()
-            } else {
-                format!(", narrowed by {}", keys.join(", "))
-            }
-        }
-        _ => String::new(),
-    };
     let explain = |capability: &Capability| -> String {
         let grant = format!("`cofferdam policy grant {name} {}` grants it", capability.to_grant());
         match (&said, granted.holds(capability)) {
-            (Some(_), true) => format!("{} grants it{}", at(capability), narrowed(capability)),
+            (Some(_), true) => {
+                format!("{} grants it{}", at(capability), narrowed(&rules, capability))
+            }
             (None, true) => "it came with the host, and nothing says otherwise".to_owned(),
             (Some((_, settings)), false) if settings.capabilities().holds(capability) => {
                 format!("{} grants it, but it gives nothing without files", at(capability))

@@ -243,7 +243,7 @@ impl Target {
 }
 
 fn inode(stat: &Stat) -> Inode {
-    (stat.st_dev as u64, stat.st_ino as u64)
+    (stat.st_dev, stat.st_ino)
 }
 
 fn unix_family() -> [u8; FAMILY_BYTES] {
