@@ -53,8 +53,11 @@ fn environment(python: &Path, at: &Path) {
     let source = installed_library();
     for entry in fs::read_dir(&source).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let wanted = ["pytest", "_pytest", "py.py", "pluggy", "iniconfig", "packaging", "pygments"];
-        if wanted.iter().any(|wanted| name.to_lowercase().starts_with(wanted)) {
+        // Without the plugins of pytest.
+        let wanted =
+            ["pytest-", "_pytest", "py.py", "pluggy", "iniconfig", "packaging", "pygments"];
+        let lower = name.to_lowercase();
+        if lower == "pytest" || wanted.iter().any(|wanted| lower.starts_with(wanted)) {
             copy(&source.join(&name), &library(at).join(&name));
         }
     }
