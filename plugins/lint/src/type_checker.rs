@@ -10,9 +10,9 @@ use cofferdam_sdk::shorten;
 
 use crate::failure;
 
-/// The names of the type checkers for Python.
+/// The type checker that is a program of its own.
 pub const MYPY: &str = "mypy";
-/// The one that needs no program.
+/// The type checker that runs inside an instance.
 pub const TY: &str = "ty";
 
 /// How a line of a linter's output begins that says what it did not check.
@@ -46,7 +46,7 @@ pub fn choose(chosen: &[&Backend], available: &[Backend]) -> TypeCheckers {
     TypeCheckers { wanted, has_stand_in: false, note }
 }
 
-/// Whether the operator has a linter of this name.
+/// Whether a linter has this name, and can be used for any language here.
 pub fn is_usable(backend: &Backend, name: &str) -> bool {
     backend.name == name && !backend.languages.is_empty()
 }

@@ -87,8 +87,8 @@ fn split(text: &str) -> Result<Vec<String>, ArgumentPatternError> {
 }
 
 impl ArgumentPattern {
-    /// Whether it matches all of these arguments. Takes time in proportion to the pattern's words
-    /// times the bytes of the arguments, at most.
+    /// Whether it matches all of these arguments. Takes time in proportion to the bytes of
+    /// the pattern times those of the arguments, at most.
     fn matches(&self, arguments: &[String]) -> bool {
         let is_any = |word: &String| word == ANY_ARGUMENTS;
         wildcard(&self.words, arguments, is_any, |word, argument| {
@@ -159,7 +159,7 @@ impl JsonSchema for ArgumentPattern {
     }
 }
 
-/// The arguments that a program may get. What is denied is not allowed, whatever `allow` says.
+/// The arguments that a program may get. What is denied is not allowed, even if `allow` has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ArgumentSettings {

@@ -42,7 +42,7 @@ struct Found {
     path: Vec<PathBuf>,
     /// Files and directories without links.
     files: Vec<PathBuf>,
-    /// The same, and the links that lead to them.
+    /// The files and directories, and the links that lead to them.
     shown: Vec<PathBuf>,
 }
 

@@ -115,8 +115,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Records the file of a socket that is about to listen. Whatever the kernel then listens on, the
-    /// file belongs to a socket of the run.
+    /// Records the file of a socket that is about to listen. If a thread exchanges the descriptor
+    /// before the kernel listens, the recorded file is still that of a socket of the run.
     fn listen(&mut self, socket: &OwnedFd) -> Reply {
         let Some(file) = file_of(socket) else { return Reply::Continue };
         let Ok(stat) = fstat(&file) else { return Reply::Failed(ENOBUFS) };

@@ -317,7 +317,7 @@ fn from_a_child() -> io::Result<()> {
     server.read_exact(&mut word)
 }
 
-/// A listening socket keeps its file, whatever its name.
+/// A listening socket keeps its file, also under another name.
 fn moved() -> io::Result<()> {
     let listener = UnixListener::bind("before")?;
     fs::rename("before", "after")?;

@@ -110,7 +110,7 @@ impl<'a> Collector<'a> {
         text.replace(&format!("{}/", self.settings.workspace), "")
     }
 
-    /// The report.
+    /// Returns the report. Its output names first what could not be checked.
     pub fn finish(self) -> Report {
         let findings = self.findings.finish();
         let mut raw = String::new();

@@ -20,7 +20,7 @@ pub struct Project {
     pub root: SystemPathBuf,
     /// Its name, if `pyproject.toml` has one.
     pub name: Option<String>,
-    /// The configuration.
+    /// What the configuration file sets; the defaults without one.
     pub options: Options,
     /// The value of `project.requires-python`.
     pub requires_python: Option<String>,
@@ -157,7 +157,7 @@ pub enum Level {
     Error,
 }
 
-/// The table `environment`.
+/// The table `environment`: the version of Python, and where modules are.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Environment {
@@ -177,7 +177,7 @@ pub struct Environment {
     unknown: Unknown,
 }
 
-/// The table `src`.
+/// The table `src`: the files that are checked.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Src {
@@ -193,7 +193,7 @@ pub struct Src {
     unknown: Unknown,
 }
 
-/// The table `analysis`.
+/// The table `analysis`: how types are inferred.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Analysis {
