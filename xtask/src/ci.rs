@@ -1,10 +1,13 @@
 //! The checks that a change has to pass besides the tests.
 
+use std::panic::resume_unwind;
+use std::thread;
+
 use anyhow::Result;
 
 use crate::process::{cargo, run};
 use crate::project::Project;
-use crate::{deny, fuzz, generated, tasks};
+use crate::{deny, fuzz, generated, programs, tasks};
 
 /// Crates in other Cargo workspaces, which `cargo --all` does not include.
 pub const APART: [&str; 5] = [
@@ -20,6 +23,15 @@ pub const APART: [&str; 5] = [
 /// # Errors
 /// If a check fails.
 pub fn run_all(project: &Project) -> Result<()> {
+    // What the tests need is mostly downloads: they take place while the compiler works.
+    thread::scope(|scope| {
+        let programs = scope.spawn(|| programs::provide(project));
+        check(project)?;
+        programs.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+fn check(project: &Project) -> Result<()> {
     let step = |words: &[&str]| {
         let what = format!("cargo {}", words.join(" "));
         run(&what, cargo().current_dir(&project.root).args(words))
@@ -33,7 +45,9 @@ pub fn run_all(project: &Project) -> Result<()> {
         let mut clippy = cargo();
         clippy
             .current_dir(project.root.join(directory))
-            .args(["clippy", "--release", "--all-targets", "--target-dir"])
+            .args(["clippy", "--all-targets"])
+            .args(tasks::APART_PROFILE)
+            .arg("--target-dir")
             .arg(project.target.join("apart"))
             .args(["--", "-D", "warnings"]);
         run(&format!("cargo clippy of {directory}"), &mut clippy)?;

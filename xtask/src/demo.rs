@@ -87,6 +87,19 @@ pub fn run(project: &Project) -> Result<()> {
     check_shop(&after, &contents(&material.join("after"))?)
 }
 
+/// The names of the plugins whose tools the envelope calls.
+///
+/// # Errors
+/// If the envelope or a manifest can't be read.
+pub fn plugins(project: &Project) -> Result<BTreeSet<String>> {
+    let envelope = read_text(&project.root.join("xtask/demo/envelope.json"))?;
+    let envelope: Value = serde_json::from_str(&envelope).context("the demo's envelope")?;
+    let tools = plugins::tools(project)?;
+    let calls = envelope["actions"].as_array().into_iter().flatten();
+    let called = calls.filter_map(|call| tools.get(call["type"].as_str()?).cloned());
+    Ok(called.collect())
+}
+
 /// Replaces `${WORKSPACE}` by the workspace's path, escaped for a JSON string.
 fn fill_in(template: &str, workspace: &Path) -> Result<String> {
     let path = workspace.to_str().context("the build directory's path is no UTF-8")?;

@@ -2,6 +2,8 @@
 //! earlier findings stay fixed. Long runs are started by hand.
 
 use std::ffi::OsStr;
+use std::panic::resume_unwind;
+use std::thread;
 
 use anyhow::Result;
 
@@ -17,14 +19,34 @@ const SECONDS: u32 = 10;
 /// # Errors
 /// If a target does not compile or finds a failure, or cargo-fuzz can't be built.
 pub fn run_all(project: &Project) -> Result<()> {
-    for target in targets(project)? {
-        let program = tools::CARGO_FUZZ.provide(project)?;
-        let mut fuzz = native(program);
+    let program = tools::CARGO_FUZZ.provide(project)?;
+    let fuzz = |words: &[&str]| {
+        let mut fuzz = native(&program);
         fuzz.current_dir(&project.root)
+            // For a run of seconds, a short build matters more than speed.
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
             // The targets are safe Rust: the address sanitizer would only double the time.
-            .args(["fuzz", "run", "--sanitizer", "none", &target, "--"])
-            .arg(format!("-max_total_time={SECONDS}"));
-        run(&format!("fuzzing {target} for {SECONDS} s"), &mut fuzz)?;
+            .args(["fuzz", words[0], "--sanitizer", "none"])
+            .args(&words[1..]);
+        fuzz
+    };
+    run("building the fuzz targets", &mut fuzz(&["build"]))?;
+    let time = format!("-max_total_time={SECONDS}");
+    for pair in targets(project)?.chunks(2) {
+        thread::scope(|scope| {
+            let started: Vec<_> = pair
+                .iter()
+                .map(|target| {
+                    let mut fuzz = fuzz(&["run", target, "--", &time, "-verbosity=0"]);
+                    fuzz.arg("-print_final_stats=1");
+                    scope
+                        .spawn(move || run(&format!("fuzzing {target} for {SECONDS} s"), &mut fuzz))
+                })
+                .collect();
+            started
+                .into_iter()
+                .try_for_each(|run| run.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        })?;
     }
     Ok(())
 }
@@ -43,7 +65,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::project::write;
+    use crate::project::{Profile, write};
 
     /// The table in `docs/parsers.md` names each target, and none that does not exist.
     #[test]
@@ -60,7 +82,7 @@ mod tests {
                 named.extend(cell.split(", ").map(|name| name.trim_matches('`').to_owned()));
             }
         }
-        let project = Project { target: root.join("target"), root };
+        let project = Project { target: root.join("target"), root, profile: Profile::Release };
         let targets = targets(&project).unwrap();
         assert_eq!(targets, named.into_iter().collect::<Vec<_>>());
     }
@@ -69,7 +91,8 @@ mod tests {
     fn every_source_is_a_target() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().to_owned();
-        let project = Project { target: root.join("target"), root: root.clone() };
+        let project =
+            Project { target: root.join("target"), root: root.clone(), profile: Profile::Release };
         assert_eq!(targets(&project).unwrap(), [] as [&str; 0]);
         for file in ["patch.rs", "decode.rs", "README.md"] {
             write(&root.join("fuzz/fuzz_targets").join(file), "").unwrap();

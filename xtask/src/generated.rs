@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::process::{announce, native, output};
 use crate::project::{self, Project, read_text};
-use crate::{reference, tokens};
+use crate::{bindings, reference, tokens};
 
 use From::{Answers, Command};
 
@@ -74,7 +74,7 @@ pub fn write(project: &Project) -> Result<()> {
 /// If a file is not: the message shows the first line that differs in each such file.
 pub fn check(project: &Project) -> Result<()> {
     announce("checking the generated files");
-    let mut stale = Vec::new();
+    let mut stale: Vec<String> = bindings::stale(project).collect();
     for file in FILES {
         let wanted = file.generate(project)?;
         let found = read_text(&project.root.join(file.path)).unwrap_or_default();

@@ -15,6 +15,7 @@ mod answers;
 mod apply_patch;
 mod apt;
 mod authors;
+mod bindings;
 mod bug_hunt;
 mod ci;
 mod commits;
@@ -61,7 +62,8 @@ struct Arguments {
 enum Command {
     /// Builds the host and its plugins, setting up what is missing for that
     Build,
-    /// Builds, then runs an envelope of many calls on a copy of this project's sources
+    /// Builds what the demo calls, then runs an envelope of many calls on a copy of this project's
+    /// sources
     Demo,
     /// Builds, prepares the guests that the tests use, then runs all tests
     Test {
@@ -164,15 +166,15 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         }
         Command::BugHunt { before, check } => bug_hunt::run(&project, before.as_deref(), *check),
         Command::Build => tasks::build(&project),
-        Command::Demo => {
-            tasks::build(&project)?;
-            demo::run(&project)
-        }
+        Command::Demo => tasks::demo(&project),
         Command::Test { filter, arguments } => tasks::test(&project, filter.as_deref(), arguments),
         Command::Kills { count } => tasks::kills(&project, *count),
         Command::Bench { parts } => tasks::bench(&project, parts),
         Command::Programs => programs::provide(&project),
         Command::Gen { check } => {
+            if !check {
+                bindings::write_all(&project)?;
+            }
             tasks::build(&project)?;
             if *check { generated::check(&project) } else { generated::write(&project) }
         }

@@ -14,7 +14,7 @@ mod foreign;
 mod pack;
 mod plugin;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -46,18 +46,26 @@ pub struct Compiled {
     packed: PathBuf,
 }
 
-/// Builds the components of groups of plugins. This does not need the host.
+/// Builds the components of groups of plugins, or of the plugins `only`. This does not need the
+/// host.
 ///
 /// # Errors
 /// If a plugin does not compile or is malformed, or there is no toolchain for components.
-pub fn compile(project: &Project, groups: &[Group]) -> Result<Vec<Compiled>> {
+pub fn compile(
+    project: &Project,
+    groups: &[Group],
+    only: Option<&BTreeSet<String>>,
+) -> Result<Vec<Compiled>> {
+    let is_wanted = |plugin: &Plugin| only.is_none_or(|names| names.contains(&plugin.name));
     let toolchain = Toolchain::find(project)?;
     let crates = Crates::of(&project.root)?;
     let mut compiled = Vec::new();
     for group in groups {
-        let plugins = plugin::find(&project.root.join(group.sources), &crates)?;
-        let packed = project.release(group.packed);
-        let foreign = foreign::find(&project.root.join(group.sources))?;
+        let mut plugins = plugin::find(&project.root.join(group.sources), &crates)?;
+        plugins.retain(is_wanted);
+        let packed = project.built(group.packed);
+        let mut foreign = foreign::find(&project.root.join(group.sources))?;
+        foreign.retain(is_wanted);
         pack::remove_leftovers(&packed, plugins.iter().chain(&foreign))?;
         for (build, plugins) in builds(project, group.packed, plugins) {
             compile::compile(project, &toolchain, &build, &plugins)?;
@@ -111,7 +119,7 @@ fn builds(project: &Project, group: &str, plugins: Vec<Plugin>) -> Vec<(String, 
 pub fn build_one(project: &Project, directory: &Path) -> Result<PathBuf> {
     let directory = fs::canonicalize(directory)
         .with_context(|| format!("no plugin in {}", directory.display()))?;
-    let packed = project.release("packed");
+    let packed = project.built("packed");
     if foreign::is_foreign(&directory) && !directory.join("Cargo.toml").is_file() {
         let plugin = Plugin::foreign(&directory)?;
         let group = format!("single-{}", plugin.name);
@@ -136,10 +144,12 @@ pub fn build_one(project: &Project, directory: &Path) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::project::Profile;
 
     #[test]
     fn each_workspace_is_a_build_of_its_own() {
-        let project = Project { root: "/p".into(), target: "/p/target".into() };
+        let project =
+            Project { root: "/p".into(), target: "/p/target".into(), profile: Profile::Release };
         let plugin = |name: &str, workspace: &str| Plugin {
             name: name.to_owned(),
             package: String::new(),

@@ -328,7 +328,11 @@ mod tests {
     #[test]
     fn a_directory_is_filled_once_and_anew_when_its_lock_changes() {
         let root = tempfile::tempdir().unwrap();
-        let project = Project { target: root.path().join("target"), root: root.path().to_owned() };
+        let project = Project {
+            target: root.path().join("target"),
+            root: root.path().to_owned(),
+            profile: Profile::Release,
+        };
         let into = directory(&project).join("x");
         let mut runs = 0;
         for lock in ["1", "1", "2"] {

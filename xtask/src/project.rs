@@ -12,6 +12,35 @@ pub struct Project {
     pub root: PathBuf,
     /// Cargo's build directory: `target`, or what `CARGO_TARGET_DIR` names.
     pub target: PathBuf,
+    /// What the host and the plugins are built with.
+    pub profile: Profile,
+}
+
+/// The cargo profiles of a build, which `Cargo.toml` defines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Full optimisation.
+    Release,
+    /// Little optimisation, for a build in minutes.
+    Quick,
+}
+
+impl Profile {
+    /// The profile of the host, which is also the name of cargo's directory for it.
+    pub fn host(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Quick => "quick",
+        }
+    }
+
+    /// The profile of plugins, which is also the name of cargo's directory for it.
+    pub fn plugins(self) -> &'static str {
+        match self {
+            Self::Release => "plugin",
+            Self::Quick => "quick-plugin",
+        }
+    }
 }
 
 impl Project {
@@ -33,22 +62,26 @@ impl Project {
             Some(directory) => env::current_dir()?.join(directory),
             None => root.join("target"),
         };
-        Ok(Self { root, target })
+        Ok(Self { root, target, profile: Profile::Release })
     }
 
-    /// The path of a file or directory in the release build.
-    pub fn release(&self, name: &str) -> PathBuf {
-        self.target.join("release").join(name)
+    /// The path of a file or directory in the build of the host.
+    pub fn built(&self, name: &str) -> PathBuf {
+        self.target.join(self.profile.host()).join(name)
     }
 
     /// The path of the built command `cofferdam`.
     pub fn binary(&self) -> PathBuf {
-        self.release(&format!("cofferdam{}", env::consts::EXE_SUFFIX))
+        self.built(&format!("cofferdam{}", env::consts::EXE_SUFFIX))
     }
 
     /// A file in which xtask stores state between runs. Deleting it only costs time.
     pub fn memory(&self, name: &str) -> PathBuf {
-        self.target.join("xtask").join(name)
+        let memory = self.target.join("xtask");
+        match self.profile {
+            Profile::Release => memory.join(name),
+            Profile::Quick => memory.join("quick").join(name),
+        }
     }
 
     /// `path` for messages: relative to the project if it is inside.

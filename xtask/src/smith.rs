@@ -32,7 +32,8 @@ pub fn provide(project: &Project) -> Result<()> {
     let mut build = cargo();
     build
         .current_dir(&source)
-        .args(["build", "--release", "--locked", "--target-dir"])
+        .args(["build", "--release", "--locked", "--config", "profile.release.opt-level=1"])
+        .arg("--target-dir")
         .arg(&target);
     run("building what generates components", &mut build)?;
     fs::create_dir_all(&directory)?;

@@ -102,7 +102,8 @@ mod tests {
     fn a_step_is_fresh_until_an_input_changes_or_an_output_is_lost() {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().to_owned();
-        let project = Project { target: root.join("target"), root: root.clone() };
+        let project =
+            Project { target: root.join("target"), root: root.clone(), profile: Profile::Release };
         let (input, output) = (root.join("in"), root.join("out"));
         let stamp = || {
             let inputs = Inputs::new().value("flags", "-O").files([input.clone()]).unwrap();

@@ -1,5 +1,6 @@
 //! The commands that combine other steps.
 
+use std::collections::BTreeSet;
 use std::panic::resume_unwind;
 use std::thread;
 
@@ -9,9 +10,9 @@ use crate::authors;
 use crate::plugins::{self, Group};
 use crate::process::{self, cargo};
 use crate::programs;
-use crate::project::Project;
+use crate::project::{Profile, Project};
 use crate::smith;
-use crate::{answer_sizes, bug_hunt};
+use crate::{answer_sizes, bug_hunt, demo};
 
 /// The built-in plugins.
 const BUILT_IN: Group = Group { sources: "plugins", packed: "plugins" };
@@ -26,6 +27,9 @@ const FOR_TESTS: [Group; 2] = [
 /// plugins are only tested through the command.
 pub const TESTED_APART: [&str; 1] = ["plugins/symbols"];
 
+/// Their tests take seconds even without optimisation, which would take minutes.
+pub const APART_PROFILE: [&str; 2] = ["--config", "profile.dev.debug=false"];
+
 /// Builds the command `cofferdam`.
 ///
 /// `--workspace` makes cargo choose the dependencies' features as for the tests and the benchmarks,
@@ -38,7 +42,8 @@ pub fn build_host(project: &Project) -> Result<()> {
         "building the host",
         cargo().current_dir(&project.root).args([
             "build",
-            "--release",
+            "--profile",
+            project.profile.host(),
             "--workspace",
             "--bin",
             "cofferdam",
@@ -51,15 +56,36 @@ pub fn build_host(project: &Project) -> Result<()> {
 /// # Errors
 /// If something does not compile, or there is no toolchain for components.
 pub fn build(project: &Project) -> Result<()> {
-    build_with(project, &[BUILT_IN])
+    build_with(project, &[BUILT_IN], None)
 }
 
-/// Builds the host and groups of plugins in parallel, since each build has minutes in which it uses
-/// one thread. The host is needed only for packing.
-fn build_with(project: &Project, groups: &[Group]) -> Result<()> {
+/// Runs the demo with the release build if there is one. Otherwise builds only what the demo
+/// calls, with little optimisation.
+///
+/// # Errors
+/// If something does not compile, or the calls did not do what they should.
+pub fn demo(project: &Project) -> Result<()> {
+    if project.binary().is_file() {
+        build(project)?;
+        return demo::run(project);
+    }
+    let quick = Project { profile: Profile::Quick, ..project.clone() };
+    let called = demo::plugins(project)?;
+    build_with(&quick, &[BUILT_IN], Some(&called))?;
+    demo::run(&quick)?;
+    process::announce(&format!(
+        "built with little optimisation, and only the plugins {}; `cargo xtask build` builds all, optimised",
+        called.into_iter().collect::<Vec<_>>().join(", ")
+    ));
+    Ok(())
+}
+
+/// Builds the host and groups of plugins, or of the plugins `only`, in parallel, since each build
+/// has minutes in which it uses one thread. The host is needed only for packing.
+fn build_with(project: &Project, groups: &[Group], only: Option<&BTreeSet<String>>) -> Result<()> {
     let compiled = thread::scope(|scope| {
         let host = scope.spawn(|| build_host(project));
-        let compiled = plugins::compile(project, groups);
+        let compiled = plugins::compile(project, groups, only);
         host.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         compiled
     })?;
@@ -74,7 +100,7 @@ fn build_with(project: &Project, groups: &[Group]) -> Result<()> {
 /// If something does not compile, an answer is too large, or a test fails.
 pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Result<()> {
     let [guests, examples] = FOR_TESTS;
-    build_with(project, &[BUILT_IN, guests, examples])?;
+    build_with(project, &[BUILT_IN, guests, examples], None)?;
     programs::provide(project)?;
     authors::provide(project)?;
     smith::provide(project)?;
@@ -94,7 +120,9 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
         let mut tests = cargo();
         tests
             .current_dir(project.root.join(directory))
-            .args(["test", "--release", "--no-fail-fast", "--target-dir"])
+            .args(["test", "--no-fail-fast"])
+            .args(APART_PROFILE)
+            .arg("--target-dir")
             .arg(project.target.join("apart"))
             .args(filter)
             .arg("--")
@@ -125,7 +153,7 @@ pub fn kills(project: &Project, count: u32) -> Result<()> {
 /// If something does not compile, or a benchmark fails.
 pub fn bench(project: &Project, parts: &[String]) -> Result<()> {
     let [_, examples] = FOR_TESTS;
-    build_with(project, &[BUILT_IN, examples])?;
+    build_with(project, &[BUILT_IN, examples], None)?;
     programs::provide(project)?;
     let mut benchmarks = cargo();
     benchmarks

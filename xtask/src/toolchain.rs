@@ -139,7 +139,8 @@ impl Toolchain {
         let cargo = Some(bin.join("cargo")).filter(|cargo| cargo.is_file());
         let mut command = foreign(cargo.unwrap_or_else(|| "cargo".into()));
         command
-            .args(["build", "--target", TARGET, "--profile", "plugin", "--target-dir"])
+            .args(["build", "--target", TARGET, "--profile", project.profile.plugins()])
+            .arg("--target-dir")
             .arg(project.target.join("plugins"))
             .env("RUSTC", bin.join("rustc"));
         let mut flags = self.flags(sources);

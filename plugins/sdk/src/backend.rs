@@ -132,48 +132,23 @@ pub trait Builder {
     ) -> Result<building::Report, Error>;
 }
 
-macro_rules! bindings {
-    ($module:ident, $world:literal, $path:literal, $types:literal => $shared:ident) => {
-        /// The generated bindings of this kind of backend.
-        #[doc(hidden)]
-        #[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "generated")]
-        pub mod $module {
-            wit_bindgen::generate!({
-                path: "../../wit",
-                world: $world,
-                pub_export_macro: true,
-                default_bindings_module: $path,
-                with: {
-                    "cofferdam:backend/types@0.1.0": crate::bindings::cofferdam::backend::types,
-                    $types: crate::bindings::cofferdam::backend::$shared,
-                    "cofferdam:host/files@0.1.0": crate::bindings::cofferdam::host::files,
-                    "cofferdam:host/log@0.1.0": crate::bindings::cofferdam::host::log,
-                    "cofferdam:host/process@0.1.0": crate::bindings::cofferdam::host::process,
-                    "cofferdam:host/scan@0.1.0": crate::bindings::cofferdam::host::scan,
-                },
-            });
-        }
-    };
-}
+/// The generated bindings of a linter.
+#[doc(hidden)]
+#[allow(clippy::all, clippy::allow_attributes_without_reason, missing_docs, unused_qualifications, reason = "generated")]
+#[rustfmt::skip]
+pub mod linter_bindings;
 
-bindings!(
-    linter_bindings,
-    "cofferdam:worlds/linter-backend",
-    "cofferdam_sdk::backend::linter_bindings",
-    "cofferdam:backend/linting@0.1.0" => linting
-);
-bindings!(
-    test_bindings,
-    "cofferdam:worlds/test-backend",
-    "cofferdam_sdk::backend::test_bindings",
-    "cofferdam:backend/testing@0.1.0" => testing
-);
-bindings!(
-    build_bindings,
-    "cofferdam:worlds/build-backend",
-    "cofferdam_sdk::backend::build_bindings",
-    "cofferdam:backend/building@0.1.0" => building
-);
+/// The generated bindings of a test runner.
+#[doc(hidden)]
+#[allow(clippy::all, clippy::allow_attributes_without_reason, missing_docs, unused_qualifications, reason = "generated")]
+#[rustfmt::skip]
+pub mod test_bindings;
+
+/// The generated bindings of a builder.
+#[doc(hidden)]
+#[allow(clippy::all, clippy::allow_attributes_without_reason, missing_docs, unused_qualifications, reason = "generated")]
+#[rustfmt::skip]
+pub mod build_bindings;
 
 /// Exports a type that implements [`Linter`](crate::backend::Linter) as this component's linter.
 #[macro_export]

@@ -52,16 +52,14 @@ use serde::de::DeserializeOwned;
 
 /// The generated bindings, for interfaces that this crate does not wrap.
 #[expect(missing_docs, reason = "generated; the WIT files hold the documentation")]
-#[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "generated")]
-pub mod bindings {
-    wit_bindgen::generate!({
-        path: "../../wit",
-        world: "cofferdam:worlds/plugin",
-        pub_export_macro: true,
-        default_bindings_module: "cofferdam_sdk::bindings",
-        generate_all,
-    });
-}
+#[allow(
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    unused_qualifications,
+    reason = "generated"
+)]
+#[rustfmt::skip]
+pub mod bindings;
 
 /// The commits of the session that calls.
 pub mod history {

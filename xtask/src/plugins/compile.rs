@@ -29,7 +29,8 @@ pub fn compile(
     let mut command = toolchain.cargo_build(project, &sources);
     command.current_dir(workspace);
     if *workspace != project.root {
-        command.args(profile_arguments(&read_text(&project.root.join("Cargo.toml"))?)?);
+        let manifest = read_text(&project.root.join("Cargo.toml"))?;
+        command.args(profile_arguments(&manifest, project.profile.plugins())?);
     }
     for plugin in plugins {
         command.args(["--package", &plugin.package]);
@@ -91,15 +92,15 @@ fn command_line(command: &Command) -> String {
     format!("{words:?} {variables:?}")
 }
 
-/// Arguments that give another workspace this project's cargo profile for plugins.
-fn profile_arguments(workspace_manifest: &str) -> Result<Vec<String>> {
+/// Arguments that give another workspace one of this project's cargo profiles for plugins.
+fn profile_arguments(workspace_manifest: &str, name: &str) -> Result<Vec<String>> {
     let manifest: toml::Table = workspace_manifest.parse()?;
     let profile = manifest
         .get("profile")
-        .and_then(|profiles| profiles.get("plugin"))
+        .and_then(|profiles| profiles.get(name))
         .and_then(toml::Value::as_table)
-        .context("the workspace's Cargo.toml has no [profile.plugin]")?;
-    let settings = profile.iter().map(|(key, value)| format!("profile.plugin.{key}={value}"));
+        .with_context(|| format!("the workspace's Cargo.toml has no [profile.{name}]"))?;
+    let settings = profile.iter().map(|(key, value)| format!("profile.{name}.{key}={value}"));
     Ok(settings.flat_map(|setting| ["--config".to_owned(), setting]).collect())
 }
 
@@ -110,14 +111,14 @@ mod tests {
 
     #[test]
     fn other_workspaces_get_the_profile() {
-        let manifest = "[profile.plugin]\ninherits = \"release\"\nlto = true\n";
+        let manifest = "[profile.plugin]\ninherits = \"release\"\npanic = \"abort\"\n";
         let wanted = [
             "--config",
             "profile.plugin.inherits=\"release\"",
             "--config",
-            "profile.plugin.lto=true",
+            "profile.plugin.panic=\"abort\"",
         ];
-        assert_eq!(profile_arguments(manifest).unwrap(), wanted);
-        assert!(profile_arguments("[profile.release]").is_err());
+        assert_eq!(profile_arguments(manifest, "plugin").unwrap(), wanted);
+        assert!(profile_arguments(manifest, "release").is_err());
     }
 }

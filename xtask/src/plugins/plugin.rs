@@ -86,7 +86,7 @@ impl Plugin {
     /// The component that cargo writes. Another build, with other features of the dependencies or a
     /// plugin of the same name, overwrites it.
     pub fn built(&self, project: &Project) -> PathBuf {
-        let built = project.target.join("plugins").join(TARGET).join("plugin");
+        let built = project.target.join("plugins").join(TARGET).join(project.profile.plugins());
         built.join(format!("{}.wasm", self.artifact))
     }
 

@@ -344,11 +344,13 @@ fn other_processes() -> Refused {
 /// The first argument says what the second one names: ioprio_set(2), setpriority(2).
 fn priorities() -> Refused {
     const IOPRIO_WHO_PROCESS: u64 = 1;
+    // The type of the C library's constant differs between libraries.
+    const PRIO_PROCESS: u64 = 0;
     let all_but = |process: u64| vec![vec![not(0, process)], vec![not(1, 0)]];
     Refused {
         calls: vec![
             ("ioprio_set", libc::SYS_ioprio_set, all_but(IOPRIO_WHO_PROCESS)),
-            ("setpriority", libc::SYS_setpriority, all_but(libc::PRIO_PROCESS.into())),
+            ("setpriority", libc::SYS_setpriority, all_but(PRIO_PROCESS)),
         ],
         tier: None,
         what: "Anything but the calling process, which is 0. A user (`PRIO_USER`) or a group that \
