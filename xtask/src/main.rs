@@ -21,6 +21,7 @@ mod ci;
 mod commits;
 mod demo;
 mod deny;
+mod dist;
 mod fields;
 mod fuzz;
 mod generated;
@@ -133,6 +134,9 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Builds, then makes packages in target/dist: an archive, a Python wheel, an npm package, a
+    /// Debian package and an MCP bundle
+    Dist,
     /// Builds and packs the plugin in a directory; prints where the packed file is
     Plugin {
         /// The directory with the plugin's Cargo.toml and plugin.toml
@@ -184,6 +188,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             println!("{}", packed.display());
             Ok(())
         }
+        Command::Dist => dist::run_all(&project),
         Command::Ci => ci::run_all(&project),
     }?;
     Ok(ExitCode::SUCCESS)

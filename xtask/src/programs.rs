@@ -270,6 +270,7 @@ fn missing(document: &str) -> Result<BTreeMap<String, String>> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::project::Profile;
 
     #[test]
     fn own_directories_come_before_those_of_the_system() {

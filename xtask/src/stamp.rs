@@ -97,6 +97,7 @@ impl Stamp {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::project::Profile;
 
     #[test]
     fn a_step_is_fresh_until_an_input_changes_or_an_output_is_lost() {

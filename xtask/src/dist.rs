@@ -1,0 +1,98 @@
+//! Packages of one build, each with the command and the built-in plugins: an archive, a Python wheel,
+//! an npm package, a Debian package and an MCP bundle.
+//!
+//! The command is linked statically (musl), so a package runs on every Linux of its architecture.
+//! Two builds of one commit give the same bytes: times come from the commit, paths of this machine
+//! are not in the binary, and every package lists its files in the same order.
+
+mod formats;
+mod tree;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use sha2::{Digest as _, Sha256};
+
+use self::tree::Tree;
+use crate::process::{announce, ask, cargo, native, run};
+use crate::project::{Project, read, write};
+use crate::tasks;
+
+/// The compilation target of the packaged command.
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// A release: what all packages have in common.
+struct Release {
+    version: String,
+    /// Seconds since 1970, of the commit that is packaged.
+    time: String,
+    /// The directory of the packages.
+    directory: PathBuf,
+}
+
+/// Builds the command and the plugins, and packages them in `target/dist`.
+///
+/// # Errors
+/// If something does not compile, or a program that makes packages is missing or fails.
+pub fn run_all(project: &Project) -> Result<()> {
+    let release = Release {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        time: ask(native("git").current_dir(&project.root).args(["log", "-1", "--format=%ct"]))
+            .context("the packages' times come from git's last commit")?,
+        directory: project.target.join("dist"),
+    };
+    tasks::build(project)?;
+    let binary = build(project)?;
+    let tree = Tree::make(project, &release, &binary)?;
+    let mut packages = Vec::new();
+    for package in formats::ALL {
+        announce(&format!("making the {}", package.name));
+        packages.push((package.make)(project, &release, &tree)?);
+    }
+    write(&release.directory.join("SHA256SUMS"), sums(&packages)?)?;
+    for package in &packages {
+        println!("{:>6.1} MB  {}", size_of(package)?, project.shown(package));
+    }
+    Ok(())
+}
+
+/// Builds the command, without paths of this machine in it.
+fn build(project: &Project) -> Result<PathBuf> {
+    let cargo_home = std::env::var_os("CARGO_HOME")
+        .map_or_else(|| std::env::home_dir().unwrap_or_default().join(".cargo"), PathBuf::from);
+    let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
+    let flags = [remap(&cargo_home, "/cargo"), remap(&project.root, "/build")];
+    // Present already, or the build says what is missing.
+    let _ = ask(native("rustup").args(["target", "add", TARGET]));
+    let mut build = cargo();
+    build
+        .current_dir(&project.root)
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
+        .args(["build", "--locked", "--profile", "dist", "--target", TARGET])
+        .args(["--package", "cofferdam", "--bin", "cofferdam", "--target-dir"])
+        .arg(&project.target);
+    run(&format!("building the command for {TARGET}"), &mut build).context(
+        "the packages need the target (`rustup target add`) and a C compiler for musl (on Debian: \
+         `apt-get install musl-tools`)",
+    )?;
+    Ok(project.target.join(TARGET).join("dist/cofferdam"))
+}
+
+/// The checksums of packages, as `sha256sum --check` reads them.
+fn sums(packages: &[PathBuf]) -> Result<String> {
+    packages
+        .iter()
+        .map(|package| {
+            let digest = Sha256::digest(read(package)?);
+            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            let name = package.file_name().unwrap_or_default().to_string_lossy();
+            Ok(format!("{digest}  {name}\n"))
+        })
+        .collect()
+}
+
+/// The size of a file in MB (10⁶ bytes).
+#[expect(clippy::cast_precision_loss, reason = "for people")]
+fn size_of(file: &Path) -> Result<f64> {
+    Ok(file.metadata()?.len() as f64 / 1e6)
+}

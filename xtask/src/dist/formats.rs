@@ -1,0 +1,226 @@
+//! The formats of packages. Each is made by the program of its ecosystem, or by a script of Python's
+//! standard library.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::{Release, tree::Tree};
+use crate::process::{native, output};
+use crate::project::{Project, read_text, write};
+
+/// A format of packages.
+pub struct Format {
+    pub name: &'static str,
+    /// Makes the package and returns its path.
+    pub make: fn(&Project, &Release, &Tree) -> Result<PathBuf>,
+}
+
+pub const ALL: [Format; 5] = [
+    Format { name: "archive", make: archive },
+    Format { name: "Python wheel", make: wheel },
+    Format { name: "npm package", make: npm },
+    Format { name: "Debian package", make: debian },
+    Format { name: "MCP bundle", make: mcpb },
+];
+
+/// `cofferdam-VERSION-linux-x86_64.tar.gz`.
+fn archive(_: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
+    let (parent, name) = (tree.root.parent(), tree.root.file_name());
+    let (parent, name) = parent.zip(name).context("the tree has no name")?;
+    let package = release.directory.join(format!("{}.tar.gz", name.to_string_lossy()));
+    fs::create_dir_all(&release.directory)?;
+    let mut tar = native("tar");
+    tar.current_dir(parent)
+        .args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
+        .args(["--mode=go+u,go-w", "--use-compress-program=gzip -9 --no-name"])
+        .arg(format!("--mtime=@{}", release.time))
+        .arg("--file")
+        .arg(&package)
+        .arg(name);
+    output(&mut tar)?;
+    Ok(package)
+}
+
+/// A wheel (`cofferdam-VERSION-py3-none-PLATFORMS.whl`, in the format of PEP 427). Its command goes
+/// to the environment's `bin`, all else below the environment's prefix.
+fn wheel(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
+    let scratch = Scratch::new(project, "wheel")?;
+    let data = scratch.0.join(format!("cofferdam-{}.data", release.version));
+    tree.copy_to(&data.join("data"))?;
+    fs::create_dir_all(data.join("scripts"))?;
+    fs::rename(data.join("data/bin/cofferdam"), data.join("scripts/cofferdam"))?;
+    fs::remove_dir(data.join("data/bin"))?;
+    let info = format!("cofferdam-{}.dist-info", release.version);
+    for file in ["METADATA", "WHEEL"] {
+        let text = fill(project, release, &format!("wheel/{file}"))?;
+        write(&scratch.0.join(&info).join(file), text)?;
+    }
+    // Static: any C library will do.
+    let platforms = "manylinux_2_17_x86_64.musllinux_1_1_x86_64";
+    let name = format!("cofferdam-{}-py3-none-{platforms}.whl", release.version);
+    zip(project, release, &scratch.0, &name, Some(&info))
+}
+
+/// A package for `npm install --global` and `npx`.
+fn npm(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
+    let scratch = Scratch::new(project, "npm")?;
+    tree.copy_to(&scratch.0)?;
+    fs::copy(project.root.join("README.md"), scratch.0.join("README.md"))?;
+    write(&scratch.0.join("package.json"), fill(project, release, "npm/package.json")?)?;
+    let mut pack = native("npm");
+    pack.current_dir(&scratch.0)
+        .args(["pack", "--silent", "--ignore-scripts", "--pack-destination"])
+        .arg(&release.directory);
+    output(&mut pack)?;
+    let made = release.directory.join(format!("cofferdam-{}.tgz", release.version));
+    let package = release.directory.join(format!("cofferdam-{}-npm.tgz", release.version));
+    fs::rename(&made, &package).with_context(|| format!("npm did not make {}", made.display()))?;
+    Ok(package)
+}
+
+/// `cofferdam_VERSION_amd64.deb`.
+fn debian(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
+    let scratch = Scratch::new(project, "debian")?;
+    tree.copy_to(&scratch.0.join("usr"))?;
+    write(&scratch.0.join("DEBIAN/control"), fill(project, release, "debian/control")?)?;
+    let package = release.directory.join(format!("cofferdam_{}_amd64.deb", release.version));
+    let mut build = native("dpkg-deb");
+    build
+        .env("SOURCE_DATE_EPOCH", &release.time)
+        .args(["--root-owner-group", "-Zxz", "--build"])
+        .arg(&scratch.0)
+        .arg(&package);
+    output(&mut build)?;
+    Ok(package)
+}
+
+/// An MCP bundle (`.mcpb`, manifest version 0.3): what desktop clients install with a click.
+fn mcpb(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
+    let scratch = Scratch::new(project, "mcpb")?;
+    tree.copy_to(&scratch.0.join("server"))?;
+    write(&scratch.0.join("manifest.json"), fill(project, release, "mcpb/manifest.json")?)?;
+    let name = format!("cofferdam-{}-linux-x86_64.mcpb", release.version);
+    zip(project, release, &scratch.0, &name, None)
+}
+
+/// Makes a zip file of a directory. `record` is the directory of a wheel in which the list of its
+/// files stands.
+fn zip(
+    project: &Project,
+    release: &Release,
+    directory: &Path,
+    name: &str,
+    record: Option<&str>,
+) -> Result<PathBuf> {
+    let package = release.directory.join(name);
+    let mut python = native("python3");
+    python
+        .arg(project.root.join("xtask/dist/zip.py"))
+        .args([directory, &package])
+        .arg(&release.time)
+        .args(record);
+    output(&mut python)?;
+    Ok(package)
+}
+
+/// Reads a file of `xtask/dist` and fills in the version.
+fn fill(project: &Project, release: &Release, file: &str) -> Result<String> {
+    let text = read_text(&project.root.join("xtask/dist").join(file))?;
+    Ok(text.replace("${VERSION}", &release.version))
+}
+
+/// An empty directory in which a package is put together.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(project: &Project, name: &str) -> Result<Self> {
+        let directory = project.memory("dist").join(name);
+        if directory.exists() {
+            fs::remove_dir_all(&directory)?;
+        }
+        fs::create_dir_all(&directory)?;
+        Ok(Self(directory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::process::ask;
+    use crate::project::{Profile, read};
+
+    /// A project that builds in `target`, and a tree with a shell script as the command.
+    fn release(target: &Path) -> (Project, Release, Tree) {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned();
+        let project = Project { root, target: target.to_owned(), profile: Profile::Release };
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let directory = target.join("dist");
+        let release = Release { version, time: "1700000000".into(), directory };
+        let tree = Tree { root: project.memory("dist").join("cofferdam-0-linux-x86_64") };
+        let command = tree.root.join("bin/cofferdam");
+        write(
+            &command,
+            "#!/bin/sh\nls \"$(dirname \"$(readlink -f \"$0\")\")/../lib/cofferdam/plugins\"\n",
+        )
+        .unwrap();
+        fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).unwrap();
+        write(&tree.root.join("lib/cofferdam/plugins/files.wasm"), "\0asm").unwrap();
+        (project, release, tree)
+    }
+
+    #[test]
+    fn packages_are_the_same_bytes_each_time() {
+        let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let made = |target: &Path| -> Vec<(String, Vec<u8>)> {
+            let (project, release, tree) = release(target);
+            let packages = ALL.map(|format| (format.make)(&project, &release, &tree).unwrap());
+            packages
+                .iter()
+                .map(|package| {
+                    (
+                        package.file_name().unwrap().to_str().unwrap().to_owned(),
+                        read(package).unwrap(),
+                    )
+                })
+                .collect()
+        };
+        for (one, other) in made(first.path()).iter().zip(made(second.path())) {
+            assert_eq!(one.0, other.0);
+            assert!(one.1 == other.1, "{} differs between two builds", one.0);
+        }
+    }
+
+    /// Installs each package as its ecosystem does; the command has to find its plugins there.
+    #[test]
+    fn installed_commands_find_their_plugins() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (project, release, tree) = release(scratch.path());
+        let [archive, wheel, npm, debian, _] =
+            ALL.map(|format| (format.make)(&project, &release, &tree).unwrap());
+        let at = |name: &str| scratch.path().join(name);
+        let installed = |command: &Path| ask(&mut native(command)).unwrap_or_default();
+
+        fs::create_dir(at("archive")).unwrap();
+        output(native("tar").arg("-xf").arg(archive).arg("-C").arg(at("archive"))).unwrap();
+        assert_eq!(installed(&at("archive/cofferdam-0-linux-x86_64/bin/cofferdam")), "files.wasm");
+
+        output(native("python3").args(["-m", "venv"]).arg(at("venv"))).unwrap();
+        let mut pip = native(at("venv/bin/python"));
+        pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check"]);
+        output(pip.arg(wheel)).unwrap();
+        assert_eq!(installed(&at("venv/bin/cofferdam")), "files.wasm");
+
+        let mut install = native("npm");
+        install.args(["install", "--silent", "--global", "--offline", "--prefix"]).arg(at("npm"));
+        output(install.arg(npm)).unwrap();
+        assert_eq!(installed(&at("npm/bin/cofferdam")), "files.wasm");
+
+        output(native("dpkg-deb").arg("--extract").arg(debian).arg(at("debian"))).unwrap();
+        assert_eq!(installed(&at("debian/usr/bin/cofferdam")), "files.wasm");
+    }
+}

@@ -1,0 +1,84 @@
+//! The files of a package, in the layout of a Unix prefix: `bin`, `lib`, `share`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::Release;
+use crate::process::{native, output};
+use crate::project::{Project, files_below, read, write};
+
+/// Plugins that bring the engine of a language, and are larger than all others together. They are
+/// installed by `cofferdam plugin install`.
+const APART: [&str; 2] = ["eslint", "pyflakes"];
+
+/// Shells, with the place where each looks for completions.
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/cofferdam"),
+    ("fish", "share/fish/vendor_completions.d/cofferdam.fish"),
+    ("zsh", "share/zsh/site-functions/_cofferdam"),
+];
+
+const DOCUMENTS: [&str; 4] = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+
+/// A directory with the files of a package.
+pub struct Tree {
+    pub root: PathBuf,
+}
+
+impl Tree {
+    /// Collects the files.
+    ///
+    /// # Errors
+    /// If a file is missing, or the command can't write its manual.
+    pub fn make(project: &Project, release: &Release, binary: &Path) -> Result<Self> {
+        let name = format!("cofferdam-{}-linux-x86_64", release.version);
+        let root = project.memory("dist").join(name);
+        if root.exists() {
+            fs::remove_dir_all(&root).with_context(|| format!("removing {}", root.display()))?;
+        }
+        let tree = Self { root };
+        tree.add(binary, "bin/cofferdam")?;
+        for plugin in files_below(&project.built("plugins"))? {
+            let is_component = plugin.extension().is_some_and(|suffix| suffix == "wasm");
+            let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
+            if is_component && !APART.contains(&&*name) {
+                tree.add(&plugin, &format!("lib/cofferdam/plugins/{name}.wasm"))?;
+            }
+        }
+        for document in DOCUMENTS {
+            tree.add(&project.root.join(document), &format!("share/doc/cofferdam/{document}"))?;
+        }
+        let command = || native(tree.root.join("bin/cofferdam"));
+        for (shell, path) in SHELLS {
+            let completions = output(command().args(["completions", shell]))?;
+            write(&tree.root.join(path), completions)?;
+        }
+        let manual = tree.root.join("share/man/man1");
+        fs::create_dir_all(&manual).with_context(|| format!("creating {}", manual.display()))?;
+        output(command().arg("man").arg(&manual))?;
+        Ok(tree)
+    }
+
+    /// Copies a file, with its permissions.
+    fn add(&self, from: &Path, to: &str) -> Result<()> {
+        let to = self.root.join(to);
+        write(&to, read(from)?)?;
+        let permissions = fs::metadata(from)?.permissions();
+        fs::set_permissions(&to, permissions).with_context(|| to.display().to_string())
+    }
+
+    /// Copies the tree into a directory.
+    ///
+    /// # Errors
+    /// I/O errors; the message names the file.
+    pub fn copy_to(&self, directory: &Path) -> Result<()> {
+        for file in files_below(&self.root)? {
+            let to = directory.join(file.strip_prefix(&self.root)?);
+            write(&to, read(&file)?)?;
+            fs::set_permissions(&to, fs::metadata(&file)?.permissions())?;
+        }
+        Ok(())
+    }
+}
