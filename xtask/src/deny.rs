@@ -17,32 +17,30 @@ use crate::tools;
 /// If a rule is broken, or cargo-deny can't be built.
 pub fn check(project: &Project) -> Result<()> {
     let program = tools::CARGO_DENY.provide(project)?;
-    let deny = || -> Command {
-        let mut command = native(&program);
-        command.current_dir(&project.root).args(["--workspace", "--locked"]);
-        command
-    };
-    run(
-        "cargo deny check licenses bans sources",
-        deny().args(["check", "--hide-inclusion-graph", "licenses", "bans", "sources"]),
-    )?;
     let rules = project.root.join("deny.toml");
-    for directory in APART {
-        let mut apart = deny();
-        apart
-            .arg("--manifest-path")
+    let deny = |directory: &str| -> Command {
+        let mut command = native(&program);
+        command
+            .current_dir(&project.root)
+            .args(["--workspace", "--locked", "--manifest-path"])
             .arg(project.root.join(directory).join("Cargo.toml"))
             .arg("--config")
-            .arg(&rules)
-            .args(["check", "--hide-inclusion-graph", "licenses", "bans", "sources"]);
-        run(&format!("cargo deny check licenses bans sources of {directory}"), &mut apart)?;
-    }
+            .arg(&rules);
+        command
+    };
+    let workspaces = [".", "fuzz"].into_iter().chain(APART);
+    let check = |what: &[&str], offline: bool| {
+        workspaces.clone().try_for_each(|directory| {
+            let mut command = deny(directory);
+            command.args(offline.then_some("--offline"));
+            command.args(["check", "--hide-inclusion-graph"]).args(what);
+            run(&format!("cargo deny check {} of {directory}", what.join(" ")), &mut command)
+        })
+    };
+    check(&["licenses", "bans", "sources"], false)?;
     announce("cargo deny fetch db");
-    if deny().args(["fetch", "db"]).status()?.success() {
-        run(
-            "cargo deny check advisories",
-            deny().args(["--offline", "check", "--hide-inclusion-graph", "advisories"]),
-        )
+    if deny(".").args(["fetch", "db"]).status()?.success() {
+        check(&["advisories"], true)
     } else {
         announce("skipped: cargo deny check advisories (advisory database not reachable)");
         Ok(())
