@@ -10,6 +10,7 @@ use super::bindings::cofferdam::host::process::{Changes, Command, Error};
 use super::context::CallContext;
 use super::programs::failure;
 use super::spill::MIN_KEPT_BYTES;
+use crate::egress::OFFLINE_VARIABLES;
 use crate::toolchains::Toolchains;
 use cofferdam_workspace::path::by_names;
 use cofferdam_workspace::{Protected, ViewKind};
@@ -54,7 +55,7 @@ impl ProgramRun<'_> {
         let Self { context, command, .. } = self;
         let directory = self.directory()?;
         check(command)?;
-        let granted = self.granted_variables();
+        let granted: Vec<(String, String)> = context.granted_values().collect();
         let mut described = sandbox::Command::new(program, directory);
         described.arguments = command.arguments.clone();
         described.environment = self.environment(&granted);
@@ -87,6 +88,7 @@ impl ProgramRun<'_> {
         let mut environment: Vec<(String, String)> = FIXED_VARIABLES
             .iter()
             .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .chain(OFFLINE_VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())))
             .chain(self.toolchains.variables(self.cache))
             .chain(granted.iter().cloned())
             .chain(self.command.environment.iter().cloned())
@@ -96,13 +98,6 @@ impl ProgramRun<'_> {
             environment.push(("XDG_CACHE_HOME".to_owned(), cache.display().to_string()));
         }
         environment
-    }
-
-    /// The variables that the operator grants, with their values.
-    fn granted_variables(&self) -> Vec<(String, String)> {
-        let environment = &self.context.services.programs.environment;
-        let value = |name: &String| Some((name.clone(), environment.get(name)?.clone()));
-        self.context.permissions.grant.environment.iter().filter_map(value).collect()
     }
 
     /// Adds the files that the program can read and write.
