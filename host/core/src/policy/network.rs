@@ -200,12 +200,15 @@ fn is_method(method: &str) -> bool {
 fn ambiguous(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
     let (path, _) = lower.split_once('?').unwrap_or((&lower, ""));
+    // A server may decode twice.
+    let path = path.replace("%25", "%").replace("%25", "%");
     let parts = path.replace("%2e", ".").replace("%2f", "/").replace("%5c", "\\");
     let has_dots = parts.split(['/', ';']).any(|part| part == "." || part == "..");
     has_dots
         || parts.contains('\\')
+        || path.contains("%25")
         || lower.contains('#')
-        || ["%00", "%0a", "%0d"].iter().any(|code| lower.contains(code))
+        || ["%00", "%0a", "%0d"].iter().any(|code| lower.contains(code) || path.contains(code))
         || lower.bytes().any(|byte| byte <= b' ' || byte == 0x7f)
 }
 

@@ -53,13 +53,14 @@ impl Network {
 
     /// Adds what the program needs to a description of its run.
     pub(super) fn describe(&self, described: &mut cofferdam_sandbox::Command) {
-        let file = self.authority.file();
-        let own = variables(&self.rules, PROXY_PORT, &file, &described.environment);
+        let (file, java_file) = (self.authority.file(), self.authority.java_file());
+        let before = &described.environment;
+        let own = variables(&self.rules, PROXY_PORT, (&file, &java_file), before);
         // They replace those that say that there is no network.
         described.environment.retain(|(name, _)| own.iter().all(|(own, _)| own != name));
         described.environment.extend(own);
         described.hidden.extend(self.secrets.hidden());
-        described.readable.push(file);
+        described.readable.extend([file, java_file]);
         described.proxy = true;
     }
 

@@ -14,7 +14,8 @@ use rcgen::{
 use tempfile::NamedTempFile;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use cofferdam_core::policy::{Origin, OriginHost};
 
@@ -26,15 +27,16 @@ const SYSTEM_AUTHORITIES: [&str; 3] =
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     file: NamedTempFile,
+    java_file: NamedTempFile,
     configurations: Mutex<HashMap<Origin, Arc<ServerConfig>>>,
 }
 
 impl Authority {
-    /// Makes an authority. `directory` is where a file for the program is created: the authority's
+    /// Makes an authority. `directory` is where files for the program are created: the authority's
     /// certificate, and the authorities of the system, for connections that pass.
     ///
     /// # Errors
-    /// Returns an error if the file can't be written.
+    /// Returns an error if a file can't be written.
     pub(crate) fn new(directory: &Path) -> io::Result<Self> {
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let mut authority = CertificateParams::new(Vec::new()).map_err(io::Error::other)?;
@@ -43,18 +45,22 @@ impl Authority {
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         authority.distinguished_name.push(DnType::CommonName, "Cofferdam, for one run");
         let certificate = authority.self_signed(&key).map_err(io::Error::other)?;
-        let mut builder = tempfile::Builder::new();
-        let mut file = builder.prefix("cofferdam-").suffix(".pem").tempfile_in(directory)?;
-        file.write_all(certificate.pem().as_bytes())?;
-        file.write_all(&system_authorities())?;
-        file.flush()?;
-        readable(&file)?;
-        Ok(Self { issuer: Issuer::new(authority, key), file, configurations: Mutex::default() })
+        let mut all = certificate.pem().into_bytes();
+        all.extend(system_authorities());
+        let file = readable(directory, ".pem", &all)?;
+        let java_file = readable(directory, ".jks", &java_key_store(&all))?;
+        let issuer = Issuer::new(authority, key);
+        Ok(Self { issuer, file, java_file, configurations: Mutex::default() })
     }
 
     /// The file with certificates that the program is given.
     pub(crate) fn file(&self) -> PathBuf {
         self.file.path().to_owned()
+    }
+
+    /// The same certificates for Java, which reads no PEM.
+    pub(crate) fn java_file(&self) -> PathBuf {
+        self.java_file.path().to_owned()
     }
 
     /// The TLS configuration with a certificate for an origin.
@@ -89,10 +95,37 @@ impl Authority {
     }
 }
 
-/// Lets the user that the program runs as read the file.
-fn readable(file: &NamedTempFile) -> io::Result<()> {
+/// Creates a file that the user that the program runs as can read.
+fn readable(directory: &Path, suffix: &str, bytes: &[u8]) -> io::Result<NamedTempFile> {
     use std::os::unix::fs::PermissionsExt as _;
-    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))
+    let mut builder = tempfile::Builder::new();
+    let mut file = builder.prefix("cofferdam-").suffix(suffix).tempfile_in(directory)?;
+    file.write_all(bytes)?;
+    file.flush()?;
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    Ok(file)
+}
+
+/// A key store of Java (JKS, version 2) with the certificates of a PEM text. Its digest depends on a
+/// password; Java does not compare it where no password is given.
+fn java_key_store(pem: &[u8]) -> Vec<u8> {
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem).flatten().collect();
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes();
+    let text = |text: &str| {
+        let length = u16::try_from(text.len()).unwrap_or(u16::MAX).to_be_bytes();
+        [&length[..], text.as_bytes()].concat()
+    };
+    let mut store = [0xfeed_feed_u32.to_be_bytes(), number(2), number(certificates.len())].concat();
+    for (index, certificate) in certificates.iter().enumerate() {
+        store.extend(number(2)); // A trusted certificate.
+        store.extend(text(&index.to_string()));
+        store.extend([0; 8]); // The time of its creation.
+        store.extend(text("X.509"));
+        store.extend(number(certificate.len()));
+        store.extend_from_slice(certificate);
+    }
+    store.extend([0; 20]);
+    store
 }
 
 #[expect(clippy::disallowed_methods, reason = "a file of the system with public certificates")]

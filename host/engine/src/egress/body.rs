@@ -35,7 +35,7 @@ pub(super) struct Passed {
 pub(super) enum Filter {
     /// They stay as they are.
     Plain,
-    /// The body fails before it passes a value on.
+    /// The body fails before any part of a value passes.
     Guarded(Scanner),
     /// Secrets are redacted, so the length may change.
     Redacted(Redactor),
@@ -52,9 +52,9 @@ impl Passed {
         }
         match &mut self.filter {
             Filter::Plain => Ok(data),
-            Filter::Guarded(scanner) => match scanner.finds(&data) {
-                true => Err(io::Error::other("the body holds a value that is not to be sent")),
-                false => Ok(data),
+            Filter::Guarded(scanner) => match scanner.push(&data) {
+                None => Err(io::Error::other("the body holds a value that is not to be sent")),
+                Some(passed) => Ok(passed.into()),
             },
             Filter::Redacted(redactor) => Ok(redactor.push(&data).into()),
         }
@@ -81,11 +81,13 @@ impl Body for Passed {
                 Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),
                 None => {
                     self.is_done = true;
-                    if let Filter::Redacted(redactor) = &mut self.filter {
-                        let rest = redactor.finish();
-                        if !rest.is_empty() {
-                            return Poll::Ready(Some(Ok(Frame::data(rest.into()))));
-                        }
+                    let rest = match &mut self.filter {
+                        Filter::Plain => Vec::new(),
+                        Filter::Guarded(scanner) => scanner.finish(),
+                        Filter::Redacted(redactor) => redactor.finish(),
+                    };
+                    if !rest.is_empty() {
+                        return Poll::Ready(Some(Ok(Frame::data(rest.into()))));
                     }
                 }
             }
@@ -94,7 +96,12 @@ impl Body for Passed {
     }
 
     fn is_end_stream(&self) -> bool {
-        !matches!(self.filter, Filter::Redacted(_)) && self.inner.is_end_stream()
+        let is_empty = match &self.filter {
+            Filter::Plain => true,
+            Filter::Guarded(scanner) => scanner.is_empty(),
+            Filter::Redacted(_) => false,
+        };
+        is_empty && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -61,16 +61,19 @@ impl Route {
         let mut counted = rules.iter().filter_map(|(rule, settings)| {
             Some((self.shared.account.of(rule).filter(|used| used.add_request())?, *settings))
         });
-        let Some((used, settings)) = counted.next() else {
+        let used_up = || {
             let why =
                 format!("the requests or bytes that are granted for {} are used up", self.origin);
-            return Err((StatusCode::TOO_MANY_REQUESTS, why));
+            (StatusCode::TOO_MANY_REQUESTS, why)
         };
+        let (used, settings) = counted.next().ok_or_else(used_up)?;
         let target: Uri = path.parse().map_err(|_| invalid("the path"))?;
         let headers = self.headers(&head.headers, settings)?;
         let size: usize =
             headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        used.add_bytes(size + path.len());
+        if !used.add_bytes(size + path.len()) {
+            return Err(used_up());
+        }
         let is_head = head.method == Method::HEAD;
         let filter = Filter::Guarded(self.shared.guard.scanner());
         let body = Passed::new(body, Arc::clone(&used), filter).boxed_unsync();
@@ -99,8 +102,8 @@ impl Route {
         let text = head.headers.iter().flat_map(|(name, value)| {
             [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\n"].concat()
         });
-        let text: Vec<u8> =
-            head.uri.to_string().into_bytes().into_iter().chain(*b"\n").chain(text).collect();
+        let line = format!("{} {}\n", head.method, head.uri);
+        let text: Vec<u8> = line.into_bytes().into_iter().chain(text).collect();
         if self.shared.guard.finds(&text) {
             let why = format!(
                 "a request to {} holds the value of a granted variable, which is not sent; to let the \

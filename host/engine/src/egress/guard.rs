@@ -16,10 +16,11 @@ pub(super) struct Guard {
     longest: usize,
 }
 
-/// A guard for a stream of bytes in pieces.
+/// Lets a stream of bytes in pieces pass that holds no value. Its end is kept back until more is
+/// known, so that not even the beginning of a value passes.
 pub(super) struct Scanner {
     guard: Guard,
-    tail: Vec<u8>,
+    kept: Vec<u8>,
 }
 
 impl Guard {
@@ -31,9 +32,14 @@ impl Guard {
         Self { forms, longest }
     }
 
+    /// Whether there is no value to look for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.forms.is_empty()
+    }
+
     /// Whether some text holds a value.
     pub(super) fn finds(&self, text: &[u8]) -> bool {
-        if self.forms.is_empty() {
+        if self.is_empty() {
             return false;
         }
         let decoded: Vec<u8> = percent_decode(text).collect();
@@ -45,19 +51,30 @@ impl Guard {
 
     /// A guard for the pieces of a stream.
     pub(super) fn scanner(&self) -> Scanner {
-        Scanner { guard: self.clone(), tail: Vec::new() }
+        Scanner { guard: self.clone(), kept: Vec::new() }
     }
 }
 
 impl Scanner {
-    /// Whether the stream with its next piece holds a value.
-    pub(super) fn finds(&mut self, piece: &[u8]) -> bool {
-        self.tail.extend_from_slice(piece);
-        let found = self.guard.finds(&self.tail);
+    /// Adds a piece; returns the bytes that may pass, or `None` if the stream holds a value.
+    pub(super) fn push(&mut self, piece: &[u8]) -> Option<Vec<u8>> {
+        self.kept.extend_from_slice(piece);
+        if self.guard.finds(&self.kept) {
+            return None;
+        }
         // With percent signs, a value is up to three times as long.
-        let kept = self.guard.longest.saturating_mul(3).min(self.tail.len());
-        self.tail.drain(..self.tail.len() - kept);
-        found
+        let kept = self.guard.longest.saturating_mul(3).min(self.kept.len());
+        Some(self.kept.drain(..self.kept.len() - kept).collect())
+    }
+
+    /// Returns the bytes that were kept back, at the end of the stream.
+    pub(super) fn finish(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.kept)
+    }
+
+    /// Whether nothing is kept back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
     }
 }
 

@@ -198,4 +198,39 @@ mod tests {
         assert!(read_all(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").is_err());
         assert!(read_all(&[0x16, 3, 1, 0xff, 0xff].repeat(20_000)).is_err());
     }
+
+    /// A damaged message is an error, or is kept as it is.
+    #[test]
+    fn damaged_messages_end_in_a_result() {
+        let valid = [
+            hello("registry.example"),
+            with_extension(&hello("registry.example"), ENCRYPTED_CLIENT_HELLO),
+        ];
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = |below: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state % below as u64).unwrap()
+        };
+        let mut read = 0;
+        for case in 0..20_000 {
+            let mut bytes = valid[case % valid.len()].clone();
+            for _ in 0..=random(4) {
+                let at = random(bytes.len());
+                match random(4) {
+                    0 => bytes[at] = bytes[at].wrapping_add(1),
+                    1 => bytes[at] = u8::try_from(random(256)).unwrap(),
+                    2 => bytes.truncate(at.max(1)),
+                    _ => bytes.insert(at, 0),
+                }
+            }
+            has_extension(&bytes, ENCRYPTED_CLIENT_HELLO);
+            if let Ok(hello) = read_all(&bytes) {
+                assert_eq!(hello.bytes, bytes);
+                read += 1;
+            }
+        }
+        assert!(read > 100, "{read}");
+    }
 }

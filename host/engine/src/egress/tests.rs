@@ -1,5 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::path::Path;
+
 use super::guard::Guard;
 use super::*;
 use cofferdam_core::policy::Settings;
@@ -26,9 +28,25 @@ fn values_are_found_in_their_usual_forms() {
         assert!(guard.finds(text.as_bytes()), "{text}");
         for size in 1..8 {
             let mut scanner = guard.scanner();
-            assert!(text.as_bytes().chunks(size).any(|piece| scanner.finds(piece)), "{text}");
+            let mut passed = Vec::new();
+            let found = text.as_bytes().chunks(size).any(|piece| match scanner.push(piece) {
+                Some(piece) => {
+                    passed.extend(piece);
+                    false
+                }
+                None => true,
+            });
+            // Not even the beginning of the value has passed.
+            let before = text.find(['=', ':']).unwrap() + 2;
+            assert!(found && passed.len() <= before, "{text}");
         }
     }
+    let mut scanner = guard.scanner();
+    let text = "a text without the value ".repeat(9);
+    let passed = text.as_bytes().chunks(7).flat_map(|piece| scanner.push(piece).unwrap());
+    let mut passed: Vec<u8> = passed.collect();
+    passed.extend(scanner.finish());
+    assert!(passed == text.as_bytes() && scanner.is_empty());
     for text in ["", "short", "s3cr3t", "GET /packages/value"] {
         assert!(!guard.finds(text.as_bytes()), "{text}");
     }
@@ -41,7 +59,7 @@ fn limits_are_those_of_an_entry() {
         "[[grants.a.network]]\nprograms = ['x']\nbundle = 'pypi'\nbytes = 10\nrequests = 2\n\
          origins = ['https://a.example']",
     );
-    let account = account::Account::new(&rules);
+    let account = Account::new(&rules);
     let used: Vec<_> = rules.iter().map(|rule| account.of(rule).unwrap()).collect();
     // The bundle's rule and the entry's own one count together.
     assert!(used.len() == 2 && Arc::ptr_eq(&used[0], &used[1]));
@@ -53,12 +71,13 @@ fn limits_are_those_of_an_entry() {
 fn tools_are_told_where_the_proxy_is() {
     let before = [("GOPROXY".to_owned(), "file:///cache".to_owned())];
     let of = |toml: &str, name: &str| {
-        let all = variables(&rules(toml), 5, std::path::Path::new("/ca.pem"), &before);
+        let all = variables(&rules(toml), 5, (Path::new("/ca.pem"), Path::new("/ca.jks")), &before);
         all.into_iter().find(|(own, _)| own == name).map(|(_, value)| value)
     };
     let go = "[[grants.a.network]]\nprograms = ['x']\nbundle = 'go'";
     assert_eq!(of(go, "HTTPS_PROXY").as_deref(), Some("http://127.0.0.1:5"));
     assert_eq!(of(go, "SSL_CERT_FILE").as_deref(), Some("/ca.pem"));
+    assert!(of(go, "JAVA_TOOL_OPTIONS").unwrap().ends_with("trustStore=/ca.jks"));
     assert_eq!(of(go, "GOPROXY").as_deref(), Some("file:///cache,https://proxy.golang.org"));
     assert_eq!(of(go, "NO_PROXY").as_deref(), Some("localhost,127.0.0.1,::1"));
     let local = "[[grants.a.network]]\nprograms = ['x']\norigins = ['http://localhost:8080']";
@@ -69,7 +88,7 @@ fn tools_are_told_where_the_proxy_is() {
 #[test]
 fn credentials_come_from_variables_files_and_programs() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::io::Write::write_all(&mut file.as_file(), b"from-a-file\n").unwrap();
+    io::Write::write_all(&mut file.as_file(), b"from-a-file\n").unwrap();
     let toml = |credential: &str| {
         format!(
             "[[grants.a.network]]\nprograms = ['x']\norigins = [{{ origin = 'https://a.example', \

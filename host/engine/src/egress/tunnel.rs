@@ -50,6 +50,8 @@ where
     }
     match shared.rules.tunnel(origin).map_err(|why| refuse(why.to_string()))? {
         Tunnel::Ended => end(shared, origin, hello, stream).await,
+        // Values that must not be sent could not be found.
+        Tunnel::Passed(..) if !shared.guard.is_empty() => end(shared, origin, hello, stream).await,
         Tunnel::Passed(..) if hello.may_hide => Err(refuse(format!(
             "a connection to {origin} has an encrypted server name, which can't be compared"
         ))),

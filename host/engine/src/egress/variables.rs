@@ -63,11 +63,12 @@ const ONLINE: [(&str, &str); 13] = [
 /// The origin that Go asks by default.
 const GO_PROXY: &str = "https://proxy.golang.org";
 
-/// The variables of a program that has a network. `before` are those that it has already.
+/// The variables of a program that has a network. The files have the authorities that it trusts, also
+/// in Java's format; `before` are the variables that it has already.
 pub(crate) fn variables(
     rules: &NetworkRules,
     port: u16,
-    authorities: &Path,
+    (authorities, java_authorities): (&Path, &Path),
     before: &[(String, String)],
 ) -> Vec<(String, String)> {
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -82,7 +83,8 @@ pub(crate) fn variables(
     all.extend(["NO_PROXY", "no_proxy", "npm_config_noproxy"].map(|name| pair(name, direct)));
     let java = format!(
         "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort={port} -Dhttps.proxyHost=127.0.0.1 \
-         -Dhttps.proxyPort={port}"
+         -Dhttps.proxyPort={port} -Djavax.net.ssl.trustStoreType=jks -Djavax.net.ssl.trustStore={}",
+        java_authorities.display()
     );
     all.push(pair("JAVA_TOOL_OPTIONS", &java));
     if rules.origins().any(|settings| settings.origin.to_string() == GO_PROXY) {
