@@ -76,9 +76,13 @@ impl CallState {
         let program = services.programs.find(&command.program, workspace, &toolchains)?;
         let tree = Arc::clone(self.files.tree());
         let view = self.view(command, sandbox, &tree)?;
+        let network = match sandbox.tier() {
+            Tier::A => Network::new(&self.context, &command.program, Path::new(SCRATCH_DIRECTORY))?,
+            Tier::B => None,
+        };
         let cache = self.cache(command)?;
         if let Some(cache) = &cache {
-            let prepared = toolchains.prepare(cache);
+            let prepared = toolchains.prepare(cache, network.is_some());
             prepared.map_err(|error| self.failed(&"the directory for caches", &error))?;
         }
         let (limits, plugin) = (&self.context.limits, self.context.permissions.plugin());
@@ -94,6 +98,7 @@ impl CallState {
             top,
             cache: cache.as_ref().map(Cache::path),
             toolchains: &toolchains,
+            has_network: network.is_some(),
         };
         let mut described = run.describe(program)?;
         if command.program == GIT {
@@ -103,14 +108,10 @@ impl CallState {
         self.narrow(&mut described, command, &toolchains)?;
         let workspace_shown = top.display().to_string();
         let copy = matches!(view.kind(), ViewKind::Copy(_)).then(|| top.to_owned());
-        let mut network = match sandbox.tier() {
-            Tier::A => Network::new(&self.context, &command.program, Path::new(SCRATCH_DIRECTORY))?,
-            Tier::B => None,
-        };
         if let Some(network) = &network {
             network.describe(&mut described);
         }
-        let report = self.run_to_end(sandbox, described, &command.program, network.take())?;
+        let report = self.run_to_end(sandbox, described, &command.program, network)?;
         if let sandbox::End::Limit(limit) = report.end
             && let Some(stop) = write_limits.stop(&command.program, limit)
         {

@@ -18,11 +18,13 @@ pub(crate) const OFFLINE_VARIABLES: [(&str, &str); 9] = [
 ];
 
 /// Variables with the address of the proxy.
-const PROXY: [&str; 9] = [
+const PROXY: [&str; 11] = [
     "ALL_PROXY",
     "CARGO_HTTP_PROXY",
     "HTTPS_PROXY",
     "HTTP_PROXY",
+    "YARN_HTTPS_PROXY",
+    "YARN_HTTP_PROXY",
     "all_proxy",
     "http_proxy",
     "https_proxy",
@@ -31,7 +33,7 @@ const PROXY: [&str; 9] = [
 ];
 
 /// Variables with the file of authorities.
-const AUTHORITIES: [&str; 8] = [
+const AUTHORITIES: [&str; 10] = [
     "CARGO_HTTP_CAINFO",
     "CURL_CA_BUNDLE",
     "DENO_CERT",
@@ -40,16 +42,21 @@ const AUTHORITIES: [&str; 8] = [
     "PIP_CERT",
     "REQUESTS_CA_BUNDLE",
     "SSL_CERT_FILE",
+    "YARN_HTTPS_CA_FILE_PATH",
+    // Otherwise a `cafile` of the operator's settings would replace NODE_EXTRA_CA_CERTS.
+    "npm_config_cafile",
 ];
 
 /// What tools need besides: their own settings for being online, and no requests that a rule for
 /// reading would refuse.
-const ONLINE: [(&str, &str); 13] = [
+const ONLINE: [(&str, &str); 15] = [
     ("CARGO_NET_OFFLINE", "false"),
     ("COREPACK_ENABLE_NETWORK", "1"),
     ("UV_OFFLINE", "0"),
     ("npm_config_audit", "false"),
     ("npm_config_fetch_retries", "2"),
+    ("npm_config_fetch_retry_maxtimeout", "5000"),
+    ("npm_config_fetch_retry_mintimeout", "500"),
     ("npm_config_fund", "false"),
     ("npm_config_offline", "false"),
     ("npm_config_update_notifier", "false"),
