@@ -1,104 +1,98 @@
-//! Real tools, which find the proxy and its authority by variables, against a server of the test.
+//! Real tools, which find the proxy and its authority by variables, against registries of the test.
+
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::json;
 
 use super::{ended, ran, runner};
 use crate::http::server::{Server, answer};
 
-/// The answers of a registry of each kind.
-fn registry() -> Server {
-    Server::new(|head| {
-        match head.split(' ').nth(1).unwrap_or_default() {
-        "/simple/colder/" => answer(
-            200,
-            "Content-Type: text/html\r\n",
-            b"<!DOCTYPE html><a href='/packages/colder-1.2.3-py3-none-any.whl'>colder-1.2.3-py3-none-any.whl</a>",
-        ),
-        "/packages/colder-1.2.3-py3-none-any.whl" => answer(200, "", &wheel()),
-        "/colder" => answer(
-            200,
-            "Content-Type: application/json\r\n",
-            br#"{"name":"colder","dist-tags":{"latest":"1.2.3"},"versions":{"1.2.3":{"name":"colder","version":"1.2.3","dist":{"tarball":"https://test.example/colder.tgz"}}}}"#,
-        ),
-        path if path.starts_with("/a.git/info/refs") => answer(
-            200,
-            "Content-Type: text/plain\r\n",
-            b"1234567890123456789012345678901234567890\trefs/heads/main\n",
-        ),
-        "/a.git/HEAD" => answer(200, "", b"ref: refs/heads/main\n"),
-        path => answer(404, "", path.as_bytes()),
-    }
+/// What each tool installs and prints: a package and the one that it depends on.
+const WORDS: &str = "colder and warmer";
+
+/// Programs and their commands.
+const TOOLS: [(&str, &str); 4] = [
+    (
+        "npm",
+        "echo '{}' > package.json && npm install --registry https://test.example/npm/ colder >&2 && \
+         node -p 'require(\"colder\")'",
+    ),
+    (
+        "pip3",
+        "pip3 install -q --target here --index-url https://test.example/simple/ colder >&2 && \
+         PYTHONPATH=here python3 -c 'import colder; print(colder.words)'",
+    ),
+    (
+        "cargo",
+        "mkdir src .cargo && echo 'fn main() { println!(\"{}\", colder::words()) }' > src/main.rs && \
+         printf '[source.crates-io]\\nreplace-with = \"own\"\\n[source.own]\\nregistry = \
+         \"sparse+https://test.example/index/\"\\n' > .cargo/config.toml && \
+         printf '[package]\\nname = \"a\"\\nversion = \"1.0.0\"\\nedition = \"2021\"\\n' > Cargo.toml && \
+         cargo add colder && cargo fetch && cargo run -q",
+    ),
+    ("git", "git clone -q https://test.example/git/a.git && cat a/words"),
+];
+
+/// A server of the files that `registry.py` writes.
+#[expect(clippy::disallowed_methods, reason = "runs a script of the tests")]
+fn registries(directory: &Path) -> Server {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/egress/registry.py");
+    let mut python = Command::new("python3");
+    let status = python.args([script.as_ref(), directory, "https://test.example".as_ref()]).status();
+    assert!(status.unwrap().success());
+    let directory = directory.to_owned();
+    Server::new(move |head| {
+        let path = head.split([' ', '?']).nth(1).unwrap_or_default();
+        let place = directory.join(path.trim_matches('/'));
+        let place = if place.is_dir() { place.join("index") } else { place };
+        let kind = match path {
+            path if path.starts_with("/simple/") => "text/html",
+            path if path.starts_with("/npm/") => "application/json",
+            _ => "application/octet-stream",
+        };
+        match std::fs::read(place) {
+            Ok(bytes) => answer(200, &format!("Content-Type: {kind}\r\n"), &bytes),
+            Err(_) => answer(404, "", path.as_bytes()),
+        }
     })
 }
 
 #[test]
-fn tools_download_through_the_proxy() {
-    let server = registry();
+fn tools_install_packages_with_their_dependencies() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = registries(directory.path());
     let trial = runner(&ended(&server, "methods = ['GET', 'HEAD']"));
-    for (program, command, wanted) in [
-        ("curl", "curl -sS https://test.example/colder | head -c 16", "{\"name\":\"colder"),
-        (
-            "pip3",
-            "cd $TMPDIR && pip3 download -q --no-deps --index-url https://test.example/simple/ colder && ls *.whl",
-            "colder-1.2.3-py3-none-any.whl",
-        ),
-        ("npm", "npm view --registry https://test.example/ colder version", "1.2.3"),
-        ("git", "git ls-remote https://test.example/a.git", "refs/heads/main"),
-    ] {
-        let command =
-            format!("command -v {program} >/dev/null || {{ echo absent; exit 0; }}; {command}");
+    for (program, command) in TOOLS {
+        let command = format!(
+            "command -v {program} >/dev/null || {{ echo absent; exit 0; }}; cd $(mktemp -d) && {command}"
+        );
         let output = ran(&trial, json!({"program": "bash", "arguments": ["-c", command]}));
         let stdout = output["stdout"].as_str().unwrap_or_default();
-        assert!(stdout.contains(wanted) || stdout == "absent\n", "{program}: {output}");
+        assert!(stdout == format!("{WORDS}\n") || stdout == "absent\n", "{program}: {output}");
     }
+    assert!(server.lines().iter().all(|line| line.starts_with("GET ")), "{:?}", server.lines());
 }
 
-/// A wheel: an archive (zip) of stored files.
-fn wheel() -> Vec<u8> {
-    let (mut archive, mut directory) = (Vec::new(), Vec::new());
-    let files = [
-        ("colder.py", "x = 1\n"),
-        (
-            "colder-1.2.3.dist-info/METADATA",
-            "Metadata-Version: 2.1\nName: colder\nVersion: 1.2.3\n",
-        ),
-        (
-            "colder-1.2.3.dist-info/WHEEL",
-            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        ),
-        ("colder-1.2.3.dist-info/RECORD", ""),
-    ];
-    for (name, text) in files {
-        let at = archive.len() as u32;
-        let mut about = vec![20, 0, 0, 0, 0, 0, 0, 0, 0x21, 0];
-        about.extend(checksum(text.as_bytes()).to_le_bytes());
-        about.extend((text.len() as u32).to_le_bytes().repeat(2));
-        about.extend((name.len() as u16).to_le_bytes());
-        about.extend([0, 0]);
-        archive.extend(b"PK\x03\x04");
-        archive.extend(&about);
-        archive.extend(name.as_bytes());
-        archive.extend(text.as_bytes());
-        directory.extend(b"PK\x01\x02\x14\x00");
-        directory.extend(&about);
-        directory.extend([0; 10]);
-        directory.extend(at.to_le_bytes());
-        directory.extend(name.as_bytes());
-    }
-    let (at, length, count) = (archive.len() as u32, directory.len() as u32, files.len() as u16);
-    archive.extend(directory);
-    archive.extend(b"PK\x05\x06\0\0\0\0");
-    archive.extend(count.to_le_bytes().repeat(2));
-    archive.extend(length.to_le_bytes());
-    archive.extend(at.to_le_bytes());
-    archive.extend([0, 0]);
-    archive
-}
-
-/// CRC-32.
-fn checksum(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, byte: &u8| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 * (crc & 1)))
+/// A registry that the machine reaches, if the environment names one: `COFFERDAM_NPM_REGISTRY`, an
+/// origin, with `COFFERDAM_NPM_ADDRESS` and `COFFERDAM_NPM_AUTHORITIES` where it is reached by another
+/// address or has a certificate of an authority that is not public.
+#[test]
+fn a_real_registry_is_reached() {
+    let variable = |name: &str| std::env::var(format!("COFFERDAM_NPM_{name}")).ok();
+    let Some(origin) = variable("REGISTRY") else { return };
+    let key = |name: &str, key: &str| {
+        variable(name).map_or(String::new(), |value| format!(", {key} = '{value}'"))
     };
-    !bytes.iter().fold(!0, step)
+    let (address, authorities) = (key("ADDRESS", "address"), key("AUTHORITIES", "ca-file"));
+    let trial = runner(&format!(
+        "[[grants.runner.network]]\nprograms = ['bash']\nmethods = ['GET']\norigins = [{{ origin = \
+         '{origin}'{address}{authorities} }}]\n"
+    ));
+    let command = format!(
+        "cd $(mktemp -d) && echo '{{}}' > package.json && npm install --registry {origin}/ express >&2 && \
+         node -p 'typeof require(\"express\")'"
+    );
+    let output = ran(&trial, json!({"program": "bash", "arguments": ["-c", command]}));
+    assert_eq!(output["stdout"], "function\n", "{output}");
 }

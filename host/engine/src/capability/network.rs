@@ -11,7 +11,7 @@ use cofferdam_sandbox::{Attempt, End, PROXY_PORT, Report, Running, Tier};
 use super::bindings::cofferdam::host::process::Error;
 use super::context::CallContext;
 use crate::egress::{Authority, Egress, Plan, Refusal, Secrets, variables};
-use cofferdam_core::policy::{BundleName, NetworkRules};
+use cofferdam_core::policy::{BundleName, NetworkRules, Origin, OriginHost};
 
 /// Programs whose exit code says nothing about the programs that they started.
 const SHELLS: [&str; 2] = ["bash", "sh"];
@@ -151,7 +151,7 @@ impl Tried<'_> {
             let why = &refusal.why;
             let remedy = match &refusal.origin {
                 Some(origin) if why.ends_with("is not granted") => {
-                    format!(". {}", self.remedy(&format!("origins = [\"{origin}\"]")))
+                    format!(". {}", self.remedy(&granting_origin(origin)))
                 }
                 _ => String::new(),
             };
@@ -189,12 +189,23 @@ fn granting(attempts: &[Attempt]) -> String {
     format!("origins = [{}]", origins.into_iter().collect::<Vec<_>>().join(", "))
 }
 
+/// The setting that grants an origin: the bundle that has it, else the origin.
+fn granting_origin(origin: &Origin) -> String {
+    let bundle = match origin.host() {
+        OriginHost::Name(name) if origin.is_secure() => BundleName::of_host(name),
+        _ => None,
+    };
+    match bundle.filter(|bundle| bundle.bundle().origins.contains(origin)) {
+        Some(bundle) => format!("bundle = \"{}\"", bundle.as_str()),
+        None => format!("origins = [\"{origin}\"]"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use cofferdam_core::policy::Origin;
 
     fn tried(tier: Tier, is_granted: bool) -> Tried<'static> {
         Tried { plugin: "shell", program: "npm", tier, is_granted }
@@ -245,5 +256,12 @@ mod tests {
         assert!(lines[0].ends_with("origins = [\"https://a.example\"]"), "{text}");
         assert_eq!(lines[1..], ["cofferdam: the proxy refused `npm`: too much"]);
         assert_eq!(tried(Tier::A, true).refusals(&[]), "");
+        for (origin, wanted) in [
+            ("https://repo1.maven.org", "bundle = \"maven\""),
+            ("https://repo1.maven.org:8443", "origins = [\"https://repo1.maven.org:8443\"]"),
+            ("https://192.0.2.1", "origins = [\"https://192.0.2.1\"]"),
+        ] {
+            assert_eq!(granting_origin(&origin.parse().unwrap()), wanted);
+        }
     }
 }
