@@ -215,18 +215,18 @@ each('Unix sockets', ['/var/run/docker.sock', '/run/podman/podman.sock', '/run/c
      unix)
 
 
+# Before the cases have sockets of their own. The last one is that of the list itself.
+INHERITED = [int(number) for number in os.listdir('/proc/self/fd') if int(number) > 2]
+
+
 def inherited(c):
-    sent = 0
-    for number in range(3, 256):
+    for number in INHERITED:
         try:
-            s = socket.socket(fileno=os.dup(number))
-            s.send(c.encode())
-            sent += 1
+            os.write(number, c.encode())
+            return 'written'
         except OSError:
             pass
-    if sent:
-        return f'{sent} sockets'
-    raise OSError('no socket is inherited')
+    raise OSError('nothing is inherited')
 
 
 case('Unix sockets', 'an inherited descriptor', inherited)

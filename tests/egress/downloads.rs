@@ -64,7 +64,8 @@ struct Held {
 impl Held {
     fn of(host: &Host) -> Self {
         let process = format!("/proc/{}", host.id());
-        let count = |directory: &str| fs::read_dir(format!("{process}/{directory}")).unwrap().count();
+        let count =
+            |directory: &str| fs::read_dir(format!("{process}/{directory}")).unwrap().count();
         let status = fs::read_to_string(format!("{process}/status")).unwrap();
         let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         let memory_kib = memory.trim().trim_end_matches(" kB").parse().unwrap();
@@ -134,7 +135,7 @@ fn round(host: &Host, downloads: usize) {
     let command = format!("python3 get.py {downloads} {DOWNLOAD_BYTES}");
     let run = |command: &str| {
         let arguments = json!({ "command": command });
-        let (status, _, body) = host.ask(&call("/mcp", "shell__bash", &arguments));
+        let (status, _, body) = host.ask(&call("/mcp/all", "shell__bash", &arguments));
         assert_eq!(status, 200, "{body}");
         result(&body).to_string()
     };
@@ -164,7 +165,7 @@ fn many_downloads_leave_nothing_and_dead_origins_cost_their_own_requests() {
     let place = Place::new();
     place.write("get.py", SCRIPT);
     let settings = format!(
-        "[programs]\ntier = 'A'\n[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n\
+        "[roles.all]\ntools = ['*']\n[programs]\ntier = 'A'\n[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n\
          [[grants.shell.network]]\nprograms = ['bash']\nmethods = ['GET']\norigins = [{{ origin = \
          'https://test.example', address = '{}', ca-file = '{}' }}]\n{}",
         server.address(),

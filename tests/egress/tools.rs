@@ -39,7 +39,8 @@ const TOOLS: [(&str, &str); 4] = [
 fn registries(directory: &Path) -> Server {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/egress/registry.py");
     let mut python = Command::new("python3");
-    let status = python.args([script.as_ref(), directory, "https://test.example".as_ref()]).status();
+    let status =
+        python.args([script.as_ref(), directory, "https://test.example".as_ref()]).status();
     assert!(status.unwrap().success());
     let directory = directory.to_owned();
     Server::new(move |head| {

@@ -211,7 +211,6 @@ impl GrantSettings {
     pub(super) fn program_rules(&self) -> ProgramRules {
         ProgramRules::new(&self.arguments, &self.starts)
     }
-
 }
 
 /// A role as written in the settings.
