@@ -516,7 +516,7 @@ for method in ('POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS', 'TRACE', 'CONNECT', 
 for path in ['/{c}', '/private/{c}', '/pub/../{c}', '/pub/./../{c}', '/pub/%2e%2e/{c}', '/pub/%2E./{c}', '/pub/..%2f{c}',
              '/pub%2f..%2f{c}', '/pub/..%252f{c}', '/pub/%252e%252e/{c}', '/pub/..;/{c}', '/pub/..;a=b/{c}', '/pub/..\\{c}',
              '/pub/..%5c{c}', '/pub/..%255c{c}', '//pub/{c}', '/./pub/{c}', '/pub', '/public/{c}', '/PUB/{c}', '/%70ub/{c}', '/pub#/{c}',
-             '/pub/#/../{c}', '/pub/%00{c}', '/pub/%0d%0aX:{c}', '/pub/a%20/..%2f{c}', '?{c}', '*', 'pub/{c}', '/pub/\x7f{c}']:
+             '/pub/%00{c}', '/pub/%0d%0aX:{c}', '/pub/a%20/..%2f{c}', '?{c}', '*', 'pub/{c}', '/pub/\x7f{c}']:
     case('methods and paths', path, lambda c, path=path: inside(f'GET {path} HTTP/1.1\r\n{H}X: {{c}}\r\n\r\n', c))
 
 
