@@ -157,6 +157,7 @@ fn round(host: &Host, downloads: usize) {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the number of downloads")]
 fn many_downloads_leave_nothing_and_dead_origins_cost_their_own_requests() {
     let downloads = std::env::var(DOWNLOADS_VARIABLE).ok();
     let downloads = downloads.map_or(DOWNLOADS, |number| number.parse().unwrap());

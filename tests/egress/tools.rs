@@ -79,6 +79,7 @@ fn tools_install_packages_with_their_dependencies() {
 /// origin, with `COFFERDAM_NPM_ADDRESS` and `COFFERDAM_NPM_AUTHORITIES` where it is reached by another
 /// address or has a certificate of an authority that is not public.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the registry that the machine reaches")]
 fn a_real_registry_is_reached() {
     let variable = |name: &str| std::env::var(format!("COFFERDAM_NPM_{name}")).ok();
     let Some(origin) = variable("REGISTRY") else { return };
