@@ -50,7 +50,7 @@ const MAX_GROWTH_KIB: u64 = 16 << 10;
 
 /// Makes glibc return free memory to the system: memory that it keeps for each thread would hide
 /// growth.
-const MALLOC_SETTINGS: [(&str, &str); 3] = [
+pub const MALLOC_SETTINGS: [(&str, &str); 3] = [
     ("MALLOC_ARENA_MAX", "1"),
     ("MALLOC_MMAP_THRESHOLD_", "65536"),
     ("MALLOC_TRIM_THRESHOLD_", "65536"),

@@ -17,6 +17,7 @@ mod cli;
 mod contracts;
 mod crash;
 mod docs;
+mod egress;
 mod executed;
 mod filesystem;
 mod frozen;

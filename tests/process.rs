@@ -2,6 +2,7 @@
 //! program sees and can do, and which changes are kept. Each test runs in both kinds of sandbox.
 //! The crate `cofferdam-sandbox` has more attacks on the sandbox itself.
 
+mod attempts;
 mod beyond;
 mod changes;
 mod children;

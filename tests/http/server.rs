@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
@@ -95,6 +95,8 @@ fn tls(directory: &Path) -> ServerConfig {
     let key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    // Otherwise both certificates have the same name, and OpenSSL takes the other one for this one.
+    authority.distinguished_name.push(DnType::CommonName, "the authority of the tests");
     let certificate = authority.self_signed(&key).unwrap();
     std::fs::write(directory.join("authority.pem"), certificate.pem()).unwrap();
     let issuer = Issuer::new(authority, key);

@@ -283,13 +283,21 @@ fn a_program_gets_only_granted_environment_variables() {
         // These tell package managers that there is no network.
         let offline = [
             "CARGO_NET_OFFLINE",
+            "CARGO_NET_RETRY",
             "COREPACK_ENABLE_NETWORK",
             "GOPROXY",
             "GOTOOLCHAIN",
             "PIP_DISABLE_PIP_VERSION_CHECK",
+            "PIP_RETRIES",
             "RUSTUP_AUTO_INSTALL",
+            "RUSTUP_MAX_RETRIES",
+            "UV_HTTP_RETRIES",
             "UV_OFFLINE",
             "UV_PYTHON_DOWNLOADS",
+            "YARN_HTTP_RETRY",
+            "npm_config_fetch_retries",
+            "npm_config_fund",
+            "npm_config_update_notifier",
         ];
         let mut wanted = [&fixed[..], &offline].concat();
         wanted.sort_unstable();

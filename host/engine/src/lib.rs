@@ -9,6 +9,7 @@ pub mod call;
 pub mod capability;
 pub mod conformance;
 pub mod dispatch;
+mod egress;
 pub mod health;
 pub mod host;
 pub mod journal;

@@ -52,6 +52,10 @@ pub struct Command {
     /// Pairs of name and value: in all output that the host receives, `[NAME]` replaces the value.
     /// An empty value is ignored.
     pub hidden: Vec<(String, String)>,
+    /// Whether the host serves a proxy for the run, on [`PROXY_PORT`](crate::PROXY_PORT) of the run's
+    /// loopback interface: see [`Running::take_proxy`](crate::Running::take_proxy). Tier A only; in tier
+    /// B, there is none.
+    pub proxy: bool,
     /// Passes long streams on while the program runs, to [`Running::wait_with`].
     ///
     /// [`Running::wait_with`]: crate::Running::wait_with
@@ -81,6 +85,7 @@ impl Command {
             overlay: None,
             bounded: Vec::new(),
             hidden: Vec::new(),
+            proxy: false,
             spill: None,
             limits: Limits::DEFAULT,
         }

@@ -55,10 +55,10 @@
 #[cfg(target_os = "linux")]
 mod capture;
 mod command;
+mod dns;
 mod error;
 mod probe;
 mod program;
-#[cfg(target_os = "linux")]
 mod redact;
 mod report;
 mod run;
@@ -73,11 +73,17 @@ mod worker;
 use std::io;
 use std::process::ExitCode;
 
+/// The port of the host's proxy on the loopback interface of a run that has one. Neither a port of a
+/// known service nor one that the kernel chooses for clients.
+pub const PROXY_PORT: u16 = 24_367;
+
 pub use command::{Bounded, Command, Limits, Overlay, Spill, system_paths};
+pub use dns::refuse_question;
 pub use error::SandboxError;
 pub use probe::{Cgroup, Probe, Tier};
 pub use program::find_program;
-pub use report::{Captured, End, Limit, Report, Stream};
+pub use redact::Redactor;
+pub use report::{Attempt, Captured, End, Limit, Report, Stream};
 pub use run::{Canceller, Helper, Running, Sandbox};
 #[cfg(unix)]
 pub use usage::{Usage, usage};

@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 /// Replaces values one after the other: each replacement works on the output of the previous one.
-pub(crate) struct Redactor(Vec<Replacement>);
+pub struct Redactor(Vec<Replacement>);
 
 /// One value, and the end of the stream in which the value may have begun.
 struct Replacement {
@@ -14,7 +14,7 @@ struct Replacement {
 
 impl Redactor {
     /// Puts `[NAME]` in place of each value; the longest first, since one may contain another.
-    pub(crate) fn new(hidden: &[(String, String)]) -> Self {
+    pub fn new(hidden: &[(String, String)]) -> Self {
         let replacement = |(name, value): &(String, String)| Replacement {
             value: value.clone().into_bytes(),
             mark: format!("[{name}]").into_bytes(),
@@ -32,12 +32,12 @@ impl Redactor {
     }
 
     /// Processes the next bytes; returns those that can't be part of a value any more.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.0.iter_mut().fold(bytes.to_vec(), |bytes, replacement| replacement.push(&bytes))
     }
 
     /// Returns the rest at the end of the stream.
-    pub(crate) fn finish(&mut self) -> Vec<u8> {
+    pub fn finish(&mut self) -> Vec<u8> {
         self.0.iter_mut().fold(Vec::new(), |bytes, replacement| {
             let mut clean = replacement.push(&bytes);
             clean.append(&mut replacement.pending);

@@ -1,6 +1,7 @@
 //! The report of a run.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,31 @@ pub struct Report {
     pub wall: Duration,
     /// Whether processes remained at the end and were killed.
     pub killed: bool,
+    /// What the program tried to reach beyond its network, each once; at most 16. It is what the
+    /// program said, so the text can be anything that fits the types.
+    pub attempts: Vec<Attempt>,
+}
+
+/// What a program tried to reach beyond its network. Addresses and names of this machine and of private
+/// networks are no attempts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Attempt {
+    /// It asked for the addresses of a name: lower case, of letters, digits, `-`, `_` and dots.
+    Name(String),
+    /// It connected to an address.
+    Address(SocketAddr),
+    /// It opened a socket in tier B, which has none.
+    Socket,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Address(address) => address.fmt(f),
+            Self::Socket => f.write_str("the network"),
+        }
+    }
 }
 
 /// How a run ended.

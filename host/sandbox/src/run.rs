@@ -1,8 +1,10 @@
 //! The host's side of a run: starts the helper, writes its request, cancels it, reads its report.
 
-use std::io::Write as _;
+use std::fmt;
+use std::io::Write;
+use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::wire::{self, Answer, HELPER_ARGUMENT, Request};
@@ -59,23 +61,48 @@ impl Helper {
     }
 
     fn start(&self, request: &Request, input: &[u8]) -> Result<Running, SandboxError> {
+        let (mut child, stdout) = self.spawn(Stdio::piped())?;
+        let stdin = child.stdin.take().map(|pipe| Box::new(pipe) as Box<dyn Control>);
+        let running = Running { child, stdout, control: Canceller::new(stdin), proxy: None };
+        running.control.request(request, input)?;
+        Ok(running)
+    }
+
+    /// Starts a helper like [`Self::start`], and receives the socket of the run's proxy.
+    #[cfg(target_os = "linux")]
+    fn start_with_proxy(&self, request: &Request, input: &[u8]) -> Result<Running, SandboxError> {
+        let channel = crate::system::channel().and_then(|(helper, host)| {
+            let receiver = host.try_clone()?;
+            Ok((helper, host, receiver))
+        });
+        let (helper, host, receiver) = channel.map_err(|error| failed(error.to_string()))?;
+        let (child, stdout) = self.spawn(helper.into())?;
+        let control = Canceller::new(Some(Box::new(host)));
+        let mut running = Running { child, stdout, control, proxy: None };
+        running.control.request(request, input)?;
+        let listener = crate::system::receive(&receiver);
+        running.proxy = listener.map_err(|error| failed(format!("has no proxy: {error}")))?;
+        Ok(running)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn start_with_proxy(&self, request: &Request, input: &[u8]) -> Result<Running, SandboxError> {
+        self.start(request, input)
+    }
+
+    fn spawn(&self, stdin: Stdio) -> Result<(Child, Option<ChildStdout>), SandboxError> {
         let mut child = self
             .command()
             .arg(HELPER_ARGUMENT)
-            .stdin(Stdio::piped())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| {
                 failed(format!("{} can't be started: {error}", self.program.display()))
             })?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let running = Running { child, stdout, control: Canceller(Arc::new(Mutex::new(stdin))) };
-        running
-            .control
-            .send(request, input)
-            .map_err(|error| failed(format!("does not take its request: {error}")))?;
-        Ok(running)
+        let stdout = child.stdout.take();
+        Ok((child, stdout))
     }
 }
 
@@ -134,13 +161,18 @@ impl Sandbox {
     /// [`Running::wait`].
     pub fn start(&self, mut command: Command) -> Result<Running, SandboxError> {
         let input = std::mem::take(&mut command.stdin);
+        command.proxy &= self.tier == Tier::A;
+        let has_proxy = command.proxy;
         let request = Request::Run {
             command: Box::new(command),
             tier: self.tier,
             scratch: self.scratch.clone(),
             stdin: input.len() as u64,
         };
-        self.helper.start(&request, &input)
+        match has_proxy {
+            true => self.helper.start_with_proxy(&request, &input),
+            false => self.helper.start(&request, &input),
+        }
     }
 }
 
@@ -150,12 +182,19 @@ pub struct Running {
     child: Child,
     stdout: Option<ChildStdout>,
     control: Canceller,
+    proxy: Option<TcpListener>,
 }
 
 impl Running {
     /// Returns a handle that cancels the run from any thread.
     pub fn canceller(&self) -> Canceller {
         self.control.clone()
+    }
+
+    /// Returns the socket on which the program reaches the proxy, if [`Command::proxy`] is set. The
+    /// program's connections wait until they are accepted.
+    pub fn take_proxy(&mut self) -> Option<TcpListener> {
+        self.proxy.take()
     }
 
     /// Waits until the program and all its processes have ended, at most a little longer than
@@ -200,15 +239,43 @@ impl Drop for Running {
     }
 }
 
+/// The host's end of a helper's standard input. The run is cancelled when it is closed.
+trait Control: Write + Send + fmt::Debug {
+    /// Closes it, also for copies of it.
+    fn close(&mut self) {}
+}
+
+impl Control for std::process::ChildStdin {}
+
+#[cfg(target_os = "linux")]
+impl Control for std::os::unix::net::UnixStream {
+    fn close(&mut self) {
+        // It fails if the helper has ended.
+        let _ = self.shutdown(std::net::Shutdown::Both);
+    }
+}
+
 /// Cancels a run. Cancelling a second time, or after the end, does nothing.
 #[derive(Debug, Clone)]
-pub struct Canceller(Arc<Mutex<Option<ChildStdin>>>);
+pub struct Canceller(Arc<Mutex<Option<Box<dyn Control>>>>);
 
 impl Canceller {
+    fn new(control: Option<Box<dyn Control>>) -> Self {
+        Self(Arc::new(Mutex::new(control)))
+    }
+
     /// Kills the program and everything that it started. [`Running::wait`] returns soon after.
     pub fn cancel(&self) {
         // The helper sees the end of its input.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let control = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut control) = control {
+            control.close();
+        }
+    }
+
+    fn request(&self, request: &Request, input: &[u8]) -> Result<(), SandboxError> {
+        let sent = self.send(request, input);
+        sent.map_err(|error| failed(format!("does not take its request: {error}")))
     }
 
     fn send(&self, request: &Request, input: &[u8]) -> std::io::Result<()> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Captured, Cgroup, Command, End, Report, SandboxError, Stream, Tier};
+use crate::{Attempt, Captured, Cgroup, Command, End, Report, SandboxError, Stream, Tier};
 
 /// The first argument of a helper process.
 pub(crate) const HELPER_ARGUMENT: &str = "--cofferdam-sandbox-helper";
@@ -44,10 +44,24 @@ pub(crate) enum Answer {
 
 #[derive(Serialize, Deserialize)]
 enum Document {
-    Facts { landlock: u32, cgroup: Option<Cgroup> },
+    Facts {
+        landlock: u32,
+        cgroup: Option<Cgroup>,
+    },
     Tried,
-    Piece { stream: Stream, length: u64 },
-    Ran { end: End, tier: Tier, killed: bool, wall: Duration, stdout: Kept, stderr: Kept },
+    Piece {
+        stream: Stream,
+        length: u64,
+    },
+    Ran {
+        end: End,
+        tier: Tier,
+        killed: bool,
+        wall: Duration,
+        stdout: Kept,
+        stderr: Kept,
+        attempts: Vec<Attempt>,
+    },
     Failed(SandboxError),
 }
 
@@ -80,10 +94,17 @@ pub(crate) fn write_answer(
             write_document(out, &Document::Facts { landlock, cgroup })?;
         }
         Ok(Answer::Tried) => write_document(out, &Document::Tried)?,
-        Ok(Answer::Ran(Report { end, tier, stdout, stderr, wall, killed })) => {
+        Ok(Answer::Ran(Report { end, tier, stdout, stderr, wall, killed, attempts })) => {
             let (out_head, err_head) = (Kept::of(&stdout), Kept::of(&stderr));
-            let document =
-                Document::Ran { end, tier, killed, wall, stdout: out_head, stderr: err_head };
+            let document = Document::Ran {
+                end,
+                tier,
+                killed,
+                wall,
+                stdout: out_head,
+                stderr: err_head,
+                attempts,
+            };
             write_document(out, &document)?;
             out.write_all(&stdout.bytes)?;
             out.write_all(&stderr.bytes)?;
@@ -115,10 +136,10 @@ pub(crate) fn read_answer(
         Document::Piece { .. } => return Err(io::ErrorKind::InvalidData.into()),
         Document::Facts { landlock, cgroup } => Ok(Answer::Facts { landlock, cgroup }),
         Document::Tried => Ok(Answer::Tried),
-        Document::Ran { end, tier, killed, wall, stdout, stderr } => {
+        Document::Ran { end, tier, killed, wall, stdout, stderr, attempts } => {
             let stdout = stdout.read(input)?;
             let stderr = stderr.read(input)?;
-            Ok(Answer::Ran(Report { end, tier, stdout, stderr, wall, killed }))
+            Ok(Answer::Ran(Report { end, tier, stdout, stderr, wall, killed, attempts }))
         }
         Document::Failed(error) => Err(error),
     })

@@ -111,6 +111,7 @@ fn set_capabilities(entry: &mut dyn TableLike, granted: &Capabilities) {
     set_names(entry, "process", process.clone());
     if process.is_empty() {
         entry.remove("environment");
+        entry.remove("network");
     }
     for rules in ["arguments", "starts"] {
         keep_rules(entry, rules, process);
@@ -388,6 +389,7 @@ mod tests {
         environment = ['TOKEN']\nbackends = ['linter']\ncache = true\n\
         history = true\ngit-commit = true\nagents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
         headers = { Authorization = '${TOKEN}' }\naddress = '127.0.0.1:1'\ntimeout-ms = 5\n\n\
+        [[grants.a.network]]\nprograms = ['git']\nbundle = 'npm'\n\n\
         [grants.b]\nenvironment = ['MINE']\n";
 
     /// The settings' entry for the plugin `a`.
@@ -413,6 +415,7 @@ mod tests {
             git_commit,
             agents,
             http,
+            network,
         } = &full;
         assert!(!arguments.is_empty() && !starts.is_empty());
         assert!(
@@ -424,7 +427,7 @@ mod tests {
                 && !process.is_empty()
         );
         assert!(!environment.is_empty() && !backends.is_empty() && !agents.is_empty());
-        assert!(!http[0].headers.is_empty());
+        assert!(!http[0].headers.is_empty() && !network.is_empty());
         let none = Capabilities::NONE;
         for (owner, left) in [
             (Owner::Known, None),
@@ -438,6 +441,7 @@ mod tests {
             let all = with_grant(&text, "a", &full.capabilities(), owner).unwrap();
             let again = entry(&all).unwrap();
             assert_eq!(again.capabilities(), full.capabilities());
+            assert!(again.network.is_empty());
             assert!(again.environment.is_empty() && again.http[0].headers.is_empty(), "{all}");
             assert!(again.arguments.is_empty() && again.starts.is_empty(), "{all}");
         }
@@ -477,6 +481,7 @@ mod tests {
                     git_commit: granted.git_commit,
                     agents: granted.agents.clone(),
                     http: granted.http.iter().cloned().map(OriginSettings::new).collect(),
+                    network: Vec::new(),
                 };
                 assert_eq!(left, wanted, "{text}");
                 // A known plugin keeps the fields of what stays granted.

@@ -13,6 +13,7 @@ mod denial;
 mod executed;
 pub mod git;
 mod limits;
+mod network;
 mod origin;
 mod origin_settings;
 mod pattern;
@@ -38,9 +39,13 @@ pub use capability::{Capability, CapabilityError};
 pub use denial::{Denial, GrantList};
 pub use executed::{Executed, executed_by, may_lead_to_executed};
 pub use limits::{HistorySettings, LimitKey, LimitSettings, Limits, Retention};
+pub use network::{
+    Bundle, BundleName, CredentialSettings, NetworkRefusal, NetworkRule, NetworkRules,
+    NetworkSettings, Tunnel,
+};
 pub use origin::{Origin, OriginError, OriginHost};
 pub use origin_settings::OriginSettings;
-pub use origin_settings::{HeaderPart, header_parts};
+pub use origin_settings::{HeaderPart, header_parts, is_transport_header};
 pub use place::Place;
 pub use role::Role;
 pub use scope::{OWN, Scope, ScopeError, folded, folded_place, is_own, protected};
@@ -228,6 +233,11 @@ impl Policy {
         self.grants.get(plugin).map_or(&[], |grant| &grant.http)
     }
 
+    /// What the programs of a plugin can reach through the proxy.
+    pub fn network(&self, plugin: &str) -> &[NetworkSettings] {
+        self.grants.get(plugin).map_or(&[], |grant| &grant.network)
+    }
+
     /// The tools whose calls each need the user's approval: `*`, `plugin.*` or `plugin.tool`.
     pub fn ask(&self) -> impl Iterator<Item = String> {
         self.ask.iter().map(Pattern::to_string)
@@ -256,7 +266,8 @@ impl Policy {
 
     /// The most that a plugin gets: what it requests and the user grants. Unless the settings say
     /// otherwise, a built-in plugin is granted what it requests except shells, agents and the network,
-    /// and another plugin nothing.
+    /// and another plugin nothing. Settings with nothing but a network for its programs say nothing
+    /// else.
     pub fn capabilities(
         &self,
         plugin: &str,
@@ -264,6 +275,7 @@ impl Policy {
         requests: &Capabilities,
     ) -> Capabilities {
         match self.grants.get(plugin) {
+            Some(grant) if built_in && grant.is_only_network() => requests.unasked(),
             Some(grant) => requests.meet(&grant.capabilities()),
             None if built_in => requests.unasked(),
             None => Capabilities::NONE,

@@ -80,8 +80,8 @@ impl OriginSettings {
     }
 }
 
-/// Whether this is a header other than those of the transport.
-fn is_header_name(name: &str) -> bool {
+/// Whether a header belongs to a connection and not to a request, so that it is never passed on.
+pub fn is_transport_header(name: &str) -> bool {
     const TRANSPORT: [&str; 12] = [
         "connection",
         "content-length",
@@ -96,9 +96,14 @@ fn is_header_name(name: &str) -> bool {
         "transfer-encoding",
         "upgrade",
     ];
+    TRANSPORT.contains(&name.to_ascii_lowercase().as_str())
+}
+
+/// Whether this is a header other than those of the transport.
+fn is_header_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-        && !TRANSPORT.contains(&name.to_ascii_lowercase().as_str())
+        && !is_transport_header(name)
 }
 
 /// Splits a header's value into text and names of variables.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     ArgumentSettings, BackendKind, Capabilities, Executed, Files, HistorySettings, LimitSettings,
-    Origin, OriginSettings, ProgramRules,
+    NetworkSettings, Origin, OriginSettings, ProgramRules,
 };
 
 /// The settings of a workspace or of a user.
@@ -154,9 +154,28 @@ pub struct GrantSettings {
     pub agents: BTreeSet<String>,
     /// Origins that it may access: `"https://context7.com"`, or a table with further settings.
     pub http: Vec<OriginSettings>,
+    /// What its programs can reach, through a proxy of the host; without an entry, nothing.
+    pub network: Vec<NetworkSettings>,
 }
 
 impl GrantSettings {
+    /// Whether it has nothing but entries for the network of programs.
+    pub fn is_only_network(&self) -> bool {
+        let rest = Self { network: Vec::new(), ..self.clone() };
+        !self.network.is_empty() && rest == Self::default()
+    }
+
+    /// Checks what the types of the fields don't.
+    ///
+    /// # Errors
+    /// Returns the key of the first problem, and the problem.
+    pub(super) fn check(&self) -> Result<(), (String, String)> {
+        for (number, entry) in self.network.iter().enumerate() {
+            entry.check().map_err(|why| (format!("network[{number}]"), why))?;
+        }
+        self.program_rules().check_grant(&self.process)
+    }
+
     /// The capabilities of the grant, without the host's settings for them.
     pub fn capabilities(&self) -> Capabilities {
         let Self {
@@ -172,6 +191,7 @@ impl GrantSettings {
             git_commit,
             agents,
             http,
+            network: _,
         } = self;
         Capabilities {
             files: *files,
@@ -190,14 +210,6 @@ impl GrantSettings {
     /// The rules about the programs of the grant.
     pub(super) fn program_rules(&self) -> ProgramRules {
         ProgramRules::new(&self.arguments, &self.starts)
-    }
-
-    /// Checks the rules about the programs of the grant.
-    ///
-    /// # Errors
-    /// Returns the key that is wrong, and why.
-    pub(super) fn check(&self) -> Result<(), (String, String)> {
-        self.program_rules().check_grant(&self.process)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cofferdam_core::policy::{Capabilities, OriginSettings, Policy, ProgramRules, Scope};
+use cofferdam_core::policy::{
+    Capabilities, NetworkSettings, OriginSettings, Policy, ProgramRules, Scope,
+};
 use cofferdam_plugin::registry::{Plugin, Registry};
 
 /// What the operator grants a plugin as a whole. Each call gets a part of it.
@@ -19,6 +21,8 @@ pub struct PluginGrant {
     pub environment: Vec<String>,
     /// The settings of the origins that it may send requests to.
     pub origins: Vec<OriginSettings>,
+    /// What its programs can reach.
+    pub network: Vec<NetworkSettings>,
 }
 
 /// The grants of all plugins of a registry, by their names.
@@ -36,6 +40,7 @@ impl Grants {
                 rules: policy.program_rules(name),
                 environment: policy.environment(name).map(str::to_owned).collect(),
                 origins: policy.origins(name).to_vec(),
+                network: policy.network(name).to_vec(),
             };
             (name.clone(), Arc::new(grant))
         };

@@ -10,7 +10,8 @@ use super::bindings::cofferdam::host::process::{Changes, Command, Error};
 use super::context::CallContext;
 use super::programs::failure;
 use super::spill::MIN_KEPT_BYTES;
-use crate::toolchains::Toolchains;
+use crate::egress::OFFLINE_VARIABLES;
+use crate::toolchains::{NETWORK_CACHE, Toolchains};
 use cofferdam_workspace::path::by_names;
 use cofferdam_workspace::{Protected, ViewKind};
 
@@ -42,6 +43,8 @@ pub(super) struct ProgramRun<'a> {
     pub(super) cache: Option<&'a Path>,
     /// The toolchains of the operator's account.
     pub(super) toolchains: &'a Toolchains,
+    /// Whether the program is granted origins.
+    pub(super) has_network: bool,
 }
 
 impl ProgramRun<'_> {
@@ -54,7 +57,7 @@ impl ProgramRun<'_> {
         let Self { context, command, .. } = self;
         let directory = self.directory()?;
         check(command)?;
-        let granted = self.granted_variables();
+        let granted: Vec<(String, String)> = context.granted_values().collect();
         let mut described = sandbox::Command::new(program, directory);
         described.arguments = command.arguments.clone();
         described.environment = self.environment(&granted);
@@ -84,10 +87,15 @@ impl ProgramRun<'_> {
         let directories = self.context.services.programs.path(self.toolchains);
         let path: Vec<String> =
             directories.iter().map(|directory| directory.display().to_string()).collect();
+        let caches = self.cache.map(|cache| match self.has_network {
+            true => cache.join(NETWORK_CACHE),
+            false => cache.to_owned(),
+        });
         let mut environment: Vec<(String, String)> = FIXED_VARIABLES
             .iter()
             .map(|&(name, value)| (name.to_owned(), value.to_owned()))
-            .chain(self.toolchains.variables(self.cache))
+            .chain(OFFLINE_VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())))
+            .chain(self.toolchains.variables(caches.as_deref()))
             .chain(granted.iter().cloned())
             .chain(self.command.environment.iter().cloned())
             .collect();
@@ -98,16 +106,9 @@ impl ProgramRun<'_> {
         environment
     }
 
-    /// The variables that the operator grants, with their values.
-    fn granted_variables(&self) -> Vec<(String, String)> {
-        let environment = &self.context.services.programs.environment;
-        let value = |name: &String| Some((name.clone(), environment.get(name)?.clone()));
-        self.context.permissions.grant.environment.iter().filter_map(value).collect()
-    }
-
     /// Adds the files that the program can read and write.
     fn show(&self, described: &mut sandbox::Command) -> Result<(), Error> {
-        let Self { context, command, shown, top, cache, toolchains } = self;
+        let Self { context, command, shown, top, cache, toolchains, .. } = self;
         let services = &context.services;
         described.readable = sandbox::system_paths();
         described.readable.extend(services.programs.settings.path.iter().cloned());

@@ -50,6 +50,15 @@ pub struct CallContext {
     pub services: Arc<Services>,
 }
 
+impl CallContext {
+    /// The variables of the host that the operator grants to programs, with their values.
+    pub(super) fn granted_values(&self) -> impl Iterator<Item = (String, String)> {
+        let environment = &self.services.programs.environment;
+        let value = |name: &String| Some((name.clone(), environment.get(name)?.clone()));
+        self.permissions.grant.environment.iter().filter_map(value)
+    }
+}
+
 /// Runs linters, test runners and builders, each in an instance of its own with no more
 /// permissions than its caller.
 pub trait Backends: Send + Sync {

@@ -18,6 +18,7 @@ mod http;
 mod log;
 mod messages;
 mod meter;
+mod network;
 mod process;
 mod programs;
 mod scan;

@@ -20,6 +20,7 @@ use super::bindings::cofferdam::host::process::{
 use super::command::ProgramRun;
 use super::context::CallContext;
 use super::hints;
+use super::network::{self, Network};
 use super::programs::failure;
 use super::spill::Streams;
 use super::starts;
@@ -75,9 +76,13 @@ impl CallState {
         let program = services.programs.find(&command.program, workspace, &toolchains)?;
         let tree = Arc::clone(self.files.tree());
         let view = self.view(command, sandbox, &tree)?;
+        let network = match sandbox.tier() {
+            Tier::A => Network::new(&self.context, &command.program, Path::new(SCRATCH_DIRECTORY))?,
+            Tier::B => None,
+        };
         let cache = self.cache(command)?;
         if let Some(cache) = &cache {
-            let prepared = toolchains.prepare(cache);
+            let prepared = toolchains.prepare(cache, network.is_some());
             prepared.map_err(|error| self.failed(&"the directory for caches", &error))?;
         }
         let (limits, plugin) = (&self.context.limits, self.context.permissions.plugin());
@@ -93,6 +98,7 @@ impl CallState {
             top,
             cache: cache.as_ref().map(Cache::path),
             toolchains: &toolchains,
+            has_network: network.is_some(),
         };
         let mut described = run.describe(program)?;
         if command.program == GIT {
@@ -102,7 +108,10 @@ impl CallState {
         self.narrow(&mut described, command, &toolchains)?;
         let workspace_shown = top.display().to_string();
         let copy = matches!(view.kind(), ViewKind::Copy(_)).then(|| top.to_owned());
-        let report = self.run_to_end(sandbox, described, &command.program)?;
+        if let Some(network) = &network {
+            network.describe(&mut described);
+        }
+        let report = self.run_to_end(sandbox, described, &command.program, network)?;
         if let sandbox::End::Limit(limit) = report.end
             && let Some(stop) = write_limits.stop(&command.program, limit)
         {
@@ -283,12 +292,21 @@ impl CallState {
         sandbox: &Sandbox,
         command: sandbox::Command,
         name: &str,
+        network: Option<Network>,
     ) -> std::result::Result<sandbox::Report, Error> {
         let control = self.control();
         let mut streams = Streams::new(&self.context, name);
         let messages = &self.messages;
         let still_runs = || messages.still_runs(name, control.elapsed().as_secs());
-        let report = run_to_end(sandbox, command, control, &mut streams, still_runs)?;
+        let guarded = self.context.granted_values().map(|(_, value)| value).collect();
+        let mut running = sandbox.start(command).map_err(not_run)?;
+        let egress = match network {
+            Some(network) => network.start(&mut running, guarded, &self.context)?,
+            None => None,
+        };
+        let mut report = run_to_end(running, control, &mut streams, still_runs)?;
+        let refusals = egress.map(|egress| egress.refusals()).unwrap_or_default();
+        network::explain(&self.context, name, &mut report, &refusals);
         // The output of a cancelled call is not kept.
         if !control.is_cancelled() {
             streams.keep();
@@ -342,13 +360,11 @@ impl CallState {
 /// Runs a program until it exits, exceeds its time limit, or the call is cancelled. Calls
 /// `still_runs` every [`PROGRESS_INTERVAL`] meanwhile.
 fn run_to_end(
-    sandbox: &Sandbox,
-    command: sandbox::Command,
+    running: sandbox::Running,
     control: &Control,
     streams: &mut Streams<'_>,
     still_runs: impl Fn() + Send,
 ) -> std::result::Result<sandbox::Report, Error> {
-    let running = sandbox.start(command).map_err(not_run)?;
     let canceller = running.canceller();
     thread::scope(|scope| {
         let (ended, end) = mpsc::channel::<()>();

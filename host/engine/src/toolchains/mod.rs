@@ -11,7 +11,8 @@
 //! | [`remedy`] | how a missing program can be installed |
 //!
 //! A program can read what is found here, and change none of it: what it writes to a cache goes to
-//! its plugin's own cache, whose directories lead to the account's caches. This uses what each
+//! its plugin's own cache, whose directories lead to the account's caches, unless it has a network:
+//! then it fills caches of its own. This uses what each
 //! toolchain itself offers (such as `GOPROXY=file://`), so that it is the same in both kinds of
 //! sandbox.
 //!
@@ -68,6 +69,10 @@ struct Variable {
 
 /// Stands for the path of the plugin's cache in a variable. No path contains this character.
 const CACHE: char = '\0';
+
+/// The directory in a plugin's cache for the caches of programs with a network. They have no links: a
+/// program could add nothing to a cache of the account.
+pub(crate) const NETWORK_CACHE: &str = "network";
 
 /// A link in the plugin's cache to a directory of the account.
 #[derive(Debug)]
@@ -150,17 +155,19 @@ impl Toolchains {
     }
 
     /// Lays the plugin's cache over those of the account: creates the links and files in it that the
-    /// variables refer to.
+    /// variables refer to. With a network, the files in [`NETWORK_CACHE`], and no links.
     ///
     /// # Errors
     /// A cache that can't be written.
-    pub fn prepare(&self, cache: &Cache<'_>) -> io::Result<()> {
-        for found in &self.found {
-            for Link { place, target } in &found.links {
-                cache.link(place, target)?;
-            }
-            for CacheFile { place, text } in &found.files {
-                cache.write(place, text.as_bytes())?;
+    pub fn prepare(&self, cache: &Cache<'_>, has_network: bool) -> io::Result<()> {
+        let links = self.found.iter().flat_map(|found| &found.links);
+        for Link { place, target } in links.filter(|_| !has_network) {
+            cache.link(place, target)?;
+        }
+        for CacheFile { place, text } in self.found.iter().flat_map(|found| &found.files) {
+            match has_network {
+                true => cache.write(&format!("{NETWORK_CACHE}/{place}"), text.as_bytes())?,
+                false => cache.write(place, text.as_bytes())?,
             }
         }
         Ok(())

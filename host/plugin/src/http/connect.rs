@@ -57,11 +57,7 @@ impl Connector {
         reach: Reach,
     ) -> Result<Stream, ConnectError> {
         let origin = &settings.origin;
-        let addresses = match settings.address {
-            Some(address) => vec![address],
-            None => addresses(origin, reach).await?,
-        };
-        let stream = first(origin, &addresses).await?;
+        let stream = self.connect_plain(settings, reach).await?;
         if !origin.is_secure() {
             return Ok(Box::new(stream));
         }
@@ -82,6 +78,21 @@ impl Connector {
             ConnectError::new(kind, format!("{origin}: {error}"))
         })?;
         Ok(Box::new(stream))
+    }
+
+    /// Connects to an origin if its addresses are allowed, without TLS: for a client that brings its
+    /// own.
+    pub async fn connect_plain(
+        &self,
+        settings: &OriginSettings,
+        reach: Reach,
+    ) -> Result<TcpStream, ConnectError> {
+        let origin = &settings.origin;
+        let addresses = match settings.address {
+            Some(address) => vec![address],
+            None => addresses(origin, reach).await?,
+        };
+        first(origin, &addresses).await
     }
 
     /// The TLS configuration that trusts the certificate authorities of browsers, and those in

@@ -1,5 +1,6 @@
 //! The helper process on Linux, which has one thread.
 
+mod attempts;
 mod cgroup;
 mod confine;
 mod disk;
@@ -10,6 +11,7 @@ mod lock_down;
 mod memory;
 mod mounts;
 mod namespaces;
+mod network;
 mod procfs;
 mod requests;
 mod rules;
@@ -36,6 +38,7 @@ use syscalls::Filters;
 use tree::Tree;
 
 pub(crate) use lock_down::lock_down;
+pub(crate) use network::{channel, receive};
 pub(crate) use syscalls::reference;
 
 /// Returns the executable for [`Helper::current`](crate::Helper::current).

@@ -86,6 +86,8 @@ impl Requests {
                 true => Reply::Continue,
                 false => Reply::Failed(ENOMEM),
             },
+            // Only in tier B, which has no sockets.
+            libc::SYS_socket => Reply::Failed(EPERM),
             libc::SYS_flock | libc::SYS_fcntl => return self.lock(gate, call),
             libc::SYS_listen | libc::SYS_connect => return self.sockets.decide(gate, call),
             _ => match self.open_file(gate, &call)? {

@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, PidfdFlags, WaitStatus, pidfd_open, setsid};
 
+use super::attempts::Attempts;
 use super::confine::Confinement;
 use super::disk::Watch;
 use super::gate::{self, Gate, PendingCall, Reply};
@@ -61,12 +62,14 @@ pub(super) fn run(
         Tier::B => Tree::Descendants,
     };
     let start = Instant::now();
+    let attempts = Attempts::new(run.tier);
     let (child, gate) = spawn(command, temporary, confinement)?;
     let own = writable(command, run.tier, temporary);
     let mut supervisor = Supervisor {
         tree,
         memory: memory(command, run.tier),
         requests: Requests::new(own),
+        attempts,
         limits: &command.limits,
         deadline: start + command.limits.wall,
         groups: Groups::new(Pid::from_child(&child), command.limits.processes),
@@ -92,11 +95,12 @@ pub(super) fn run(
             return Err(SandboxError::Setup("the program's status was lost".to_owned()));
         }
     };
-    let Supervisor { stdout, stderr, mut piece, .. } = supervisor;
+    let Supervisor { stdout, stderr, mut piece, attempts, .. } = supervisor;
     let kept =
         stdout.finish(&mut piece).and_then(|stdout| Ok((stdout, stderr.finish(&mut piece)?)));
     let (stdout, stderr) = kept.map_err(|error| SandboxError::Setup(error.to_string()))?;
-    Ok(Report { end, tier: run.tier, stdout, stderr, wall: start.elapsed(), killed })
+    let (wall, attempts) = (start.elapsed(), attempts.into_found());
+    Ok(Report { end, tier: run.tier, stdout, stderr, wall, killed, attempts })
 }
 
 /// The files that the program may write.
@@ -195,6 +199,7 @@ struct Supervisor<'a> {
     gate: Option<Gate>,
     memory: Memory,
     requests: Requests,
+    attempts: Attempts,
     /// The pipe, its input, and the number of bytes written.
     stdin: Option<(ChildStdin, Vec<u8>, usize)>,
     stdout: Source<ChildStdout>,
@@ -293,6 +298,7 @@ impl Supervisor<'_> {
         fds.extend(self.stdout.pipe.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         fds.extend(self.stderr.pipe.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         fds.extend(self.stdin.iter().map(|(pipe, ..)| PollFd::new(pipe, PollFlags::OUT)));
+        fds.extend(self.attempts.socket().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         fds.extend(self.gate.iter().map(|gate| PollFd::new(gate, PollFlags::IN)));
         let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now()));
         match poll(&mut fds, Some(&timeout.map_err(io::Error::other)?)) {
@@ -304,6 +310,7 @@ impl Supervisor<'_> {
         }
         let events = fds.last().map_or(PollFlags::empty(), |gate| gate.revents());
         let asked = events.contains(PollFlags::IN);
+        self.attempts.answer();
         let Some(gate) = &self.gate else { return Ok(None) };
         if events.contains(PollFlags::HUP) && !asked {
             // All processes with the filter are gone. Polling the gate further would return at once
@@ -320,6 +327,7 @@ impl Supervisor<'_> {
 
     /// Replies to a waiting call. Returns whether the run must end.
     fn decide(&mut self, call: PendingCall) -> io::Result<Option<End>> {
+        self.attempts.look(&call);
         let Some(gate) = &self.gate else { return Ok(None) };
         if [libc::SYS_setpgid, libc::SYS_setsid].contains(&call.call) {
             // setpgid(2) creates a group only for the process that it moves, its first argument.
@@ -391,6 +399,7 @@ impl Supervisor<'_> {
         let (of, status) = (self.program, &mut self.status);
         let killed = self.tree.kill(&self.groups, |pid, ended| note(of, status, pid, ended))?;
         self.gate = None;
+        self.attempts.answer();
         // All writers are dead.
         while self.stdout.take(&mut self.buffer, &mut self.piece)? {}
         while self.stderr.take(&mut self.buffer, &mut self.piece)? {}

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cofferdam_sandbox::{End, Helper, Limit, Overlay, Sandbox, SandboxError, Spill, Stream, Tier};
+use cofferdam_sandbox::{
+    Attempt, End, Helper, Limit, Overlay, Sandbox, SandboxError, Spill, Stream, Tier,
+};
 use libtest_mimic::Trial;
 
 use crate::disk;
@@ -41,6 +43,7 @@ const CASES: &[(&str, Case)] = &[
     ("long_output_is_passed_on", long_output_is_passed_on),
     ("a_blocked_sink_can_be_cancelled", a_blocked_sink_can_be_cancelled),
     ("no_connection_is_made", no_connection_is_made),
+    ("what_is_tried_is_reported", what_is_tried_is_reported),
     ("loopback_is_private_or_absent", loopback_is_private_or_absent),
     ("secrets_are_not_read", secrets_are_not_read),
     ("environments_are_not_read", environments_are_not_read),
@@ -325,6 +328,25 @@ fn no_connection_is_made(setting: &Setting) {
     };
     assert_eq!(done, expected, "{output}");
     assert_eq!(output.lines().count(), 9, "{output}");
+}
+
+fn what_is_tried_is_reported(setting: &Setting) {
+    let place = Place::new(setting);
+    let started = Instant::now();
+    let report = place.run(place.command(&["reach"]));
+    assert!(started.elapsed() < Duration::from_secs(5), "{report:?}");
+    let output = String::from_utf8(report.stdout.bytes).unwrap();
+    let done: Vec<_> = output.lines().filter(|line| line.ends_with("DONE")).collect();
+    assert!(done.is_empty() || done == ["localhost:1: DONE"], "{output}");
+    let wanted = match setting.tier {
+        Tier::A => vec![
+            Attempt::Name("registry.npmjs.org".to_owned()),
+            Attempt::Address("192.0.2.1:443".parse().unwrap()),
+            Attempt::Address("[2001:db8::1]:443".parse().unwrap()),
+        ],
+        Tier::B => vec![Attempt::Socket],
+    };
+    assert_eq!(report.attempts, wanted, "{output}");
 }
 
 fn loopback_is_private_or_absent(setting: &Setting) {

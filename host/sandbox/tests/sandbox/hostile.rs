@@ -28,6 +28,7 @@ pub fn attack(arguments: &[&str]) {
         }
         ["connect", rest @ ..] => connect(rest),
         ["loopback"] => loopback(),
+        ["reach"] => reach(),
         ["read", paths @ ..] => paths.iter().for_each(|path| println!("{path}: {}", read(path))),
         ["environment"] => environment(),
         ["write", paths @ ..] => paths.iter().for_each(|path| write(Path::new(path))),
@@ -127,6 +128,25 @@ fn raw_pair() -> io::Result<UnixDatagram> {
     // SAFETY: the call succeeded, so both descriptors are open and new.
     let [one, _other] = pair.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(one.into())
+}
+
+/// Tries to reach other machines by name and by address.
+fn reach() {
+    use std::net::ToSocketAddrs as _;
+    for name in ["Registry.Npmjs.org:443", "registry.npmjs.org:80", "localhost:1", "printer:1"] {
+        let started = Instant::now();
+        say(name, name.to_socket_addrs());
+        assert!(started.elapsed() < Duration::from_secs(3), "{name}");
+    }
+    for address in ["192.0.2.1:443", "[2001:db8::1]:443", "10.0.0.1:80", "127.0.0.1:9"] {
+        say(address, TcpStream::connect(address));
+    }
+    let flood = UdpSocket::bind("127.0.0.1:0");
+    for length in 0..200 {
+        let _ =
+            flood.as_ref().map(|socket| socket.send_to(&vec![0xff; length * 7], "127.0.0.1:53"));
+    }
+    say("name server", UdpSocket::bind("127.0.0.1:53"));
 }
 
 /// Runs a server and a client of its own.
