@@ -9,6 +9,7 @@ use super::args::{Global, PolicyCommand};
 use super::output::Output;
 use super::{CliError, exit, setup};
 use crate::config;
+use cofferdam_core::policy::{BundleName, NetworkSettings};
 
 pub fn execute(global: &Global, command: &PolicyCommand, output: &Output) -> Result<u8, CliError> {
     match command {
@@ -26,6 +27,21 @@ pub fn execute(global: &Global, command: &PolicyCommand, output: &Output) -> Res
     }
 }
 
+/// What an entry for the network of programs grants, without its secrets.
+fn network(entry: &NetworkSettings) -> Value {
+    let origins: Vec<String> =
+        entry.origins.iter().map(|settings| settings.origin.to_string()).collect();
+    json!({
+        "programs": entry.programs,
+        "bundle": entry.bundle.map(BundleName::as_str),
+        "origins": origins,
+        "methods": entry.methods,
+        "paths": entry.paths,
+        "bytes": entry.bytes,
+        "requests": entry.requests,
+    })
+}
+
 fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
     let (host, _runtime) = setup::host(global, Some(1))?;
     let policy = host.policy();
@@ -35,11 +51,16 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
         .iter()
         .map(|plugin| {
             let manifest = &plugin.manifest;
-            json!({
+            let mut grant = json!({
                 "plugin": manifest.name,
                 "requests": manifest.requests,
                 "granted": policy.capabilities(&manifest.name, plugin.built_in, &manifest.requests),
-            })
+            });
+            let network: Vec<Value> = policy.network(&manifest.name).iter().map(network).collect();
+            if !network.is_empty() {
+                grant["network"] = network.into();
+            }
+            grant
         })
         .collect();
     let roles: Vec<Value> = policy
