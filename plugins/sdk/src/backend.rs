@@ -134,19 +134,19 @@ pub trait Builder {
 
 /// The generated bindings of a linter.
 #[doc(hidden)]
-#[allow(clippy::all, clippy::allow_attributes_without_reason, missing_docs, unused_qualifications, reason = "generated")]
+#[allow(warnings, clippy::restriction, reason = "generated")]
 #[rustfmt::skip]
 pub mod linter_bindings;
 
 /// The generated bindings of a test runner.
 #[doc(hidden)]
-#[allow(clippy::all, clippy::allow_attributes_without_reason, missing_docs, unused_qualifications, reason = "generated")]
+#[allow(warnings, clippy::restriction, reason = "generated")]
 #[rustfmt::skip]
 pub mod test_bindings;
 
 /// The generated bindings of a builder.
 #[doc(hidden)]
-#[allow(clippy::all, clippy::allow_attributes_without_reason, missing_docs, unused_qualifications, reason = "generated")]
+#[allow(warnings, clippy::restriction, reason = "generated")]
 #[rustfmt::skip]
 pub mod build_bindings;
 

@@ -51,13 +51,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The generated bindings, for interfaces that this crate does not wrap.
-#[expect(missing_docs, reason = "generated; the WIT files hold the documentation")]
-#[allow(
-    clippy::all,
-    clippy::allow_attributes_without_reason,
-    unused_qualifications,
-    reason = "generated"
-)]
+#[allow(warnings, clippy::restriction, reason = "generated; the WIT files hold the documentation")]
 #[rustfmt::skip]
 pub mod bindings;
 
