@@ -1,5 +1,5 @@
-//! The Rust bindings of the SDK, which are generated from `wit/` and kept in the repository: whoever
-//! builds a plugin does not have to build the generator, and the SDK is a crate of its own.
+//! The Rust bindings of the SDK, which are generated from `wit/` and kept in the repository, so that
+//! building a plugin does not build the generator, and the SDK is a crate of its own.
 //!
 //! The first line of each file has a digest of its inputs and of its text. So the check needs no
 //! generator.

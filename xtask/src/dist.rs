@@ -14,8 +14,9 @@ use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 
 use self::tree::Tree;
-use crate::process::{announce, ask, cargo, native, run};
+use crate::process::{announce, ask, cargo, cargo_home, native, remap, run};
 use crate::project::{Project, read, write};
+use crate::stamp::hexadecimal;
 use crate::tasks;
 
 /// The compilation target of the packaged command.
@@ -58,10 +59,7 @@ pub fn run_all(project: &Project) -> Result<()> {
 
 /// Builds the command, without paths of this machine in it.
 fn build(project: &Project) -> Result<PathBuf> {
-    let cargo_home = std::env::var_os("CARGO_HOME")
-        .map_or_else(|| std::env::home_dir().unwrap_or_default().join(".cargo"), PathBuf::from);
-    let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
-    let flags = [remap(&cargo_home, "/cargo"), remap(&project.root, "/build")];
+    let flags = [remap(&cargo_home(), "/cargo"), remap(&project.root, "/build")];
     // Present already, or the build says what is missing.
     let _ = ask(native("rustup").args(["target", "add", TARGET]));
     let mut build = cargo();
@@ -83,8 +81,7 @@ fn sums(packages: &[PathBuf]) -> Result<String> {
     packages
         .iter()
         .map(|package| {
-            let digest = Sha256::digest(read(package)?);
-            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            let digest = hexadecimal(&Sha256::digest(read(package)?));
             let name = package.file_name().unwrap_or_default().to_string_lossy();
             Ok(format!("{digest}  {name}\n"))
         })

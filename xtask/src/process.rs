@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,6 +70,17 @@ pub fn run_within(limit: Duration, command: &mut Command) -> Result<Option<ExitS
         }
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Cargo's directory in the user's home.
+pub fn cargo_home() -> PathBuf {
+    env::var_os("CARGO_HOME")
+        .map_or_else(|| env::home_dir().unwrap_or_default().join(".cargo"), PathBuf::from)
+}
+
+/// The compiler's flag that renames a directory in the output.
+pub fn remap(from: &Path, to: &str) -> String {
+    format!("--remap-path-prefix={}={to}", from.display())
 }
 
 /// A command line for people, without its long list of flags.

@@ -134,6 +134,17 @@ pub fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
     fs::write(path, contents).with_context(|| format!("writing {}", path.display()))
 }
 
+/// Copies a file, with its permissions, and creates the directories above the copy.
+///
+/// # Errors
+/// I/O errors; the message names the copy.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
+    }
+    fs::copy(from, to).map(drop).with_context(|| format!("copying to {}", to.display()))
+}
+
 /// Reads a file.
 ///
 /// # Errors

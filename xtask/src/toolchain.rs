@@ -16,7 +16,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::process::{ask, foreign, native};
+use crate::process::{ask, cargo_home, foreign, native, remap};
 use crate::project::Project;
 
 /// The compilation target of components.
@@ -189,10 +189,7 @@ impl Toolchain {
     }
 
     fn flags(&self, sources: &[&Path]) -> Vec<String> {
-        let cargo_home = match env::var_os("CARGO_HOME") {
-            Some(directory) => PathBuf::from(directory),
-            None => env::home_dir().unwrap_or_default().join(".cargo"),
-        };
+        let cargo_home = cargo_home();
         let std_sources = self.sysroot.rustlib("src/rust");
         let remapped = [(cargo_home.as_path(), "/cargo"), (&std_sources, "/rust")]
             .into_iter()
@@ -201,9 +198,7 @@ impl Toolchain {
             "-Ctarget-feature=+simd128".to_owned(),
             format!("-Clink-arg=--initial-memory={INITIAL_MEMORY}"),
         ];
-        flags.extend(
-            remapped.map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display())),
-        );
+        flags.extend(remapped.map(|(from, to)| remap(from, to)));
         flags
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use super::Release;
 use crate::process::{native, output};
-use crate::project::{Project, files_below, read, write};
+use crate::project::{Project, copy, files_below, write};
 
 /// Plugins that bring the engine of a language, and are larger than all others together. They are
 /// installed by `cofferdam plugin install`.
@@ -61,12 +61,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Copies a file, with its permissions.
     fn add(&self, from: &Path, to: &str) -> Result<()> {
-        let to = self.root.join(to);
-        write(&to, read(from)?)?;
-        let permissions = fs::metadata(from)?.permissions();
-        fs::set_permissions(&to, permissions).with_context(|| to.display().to_string())
+        copy(from, &self.root.join(to))
     }
 
     /// Copies the tree into a directory.
@@ -75,9 +71,7 @@ impl Tree {
     /// I/O errors; the message names the file.
     pub fn copy_to(&self, directory: &Path) -> Result<()> {
         for file in files_below(&self.root)? {
-            let to = directory.join(file.strip_prefix(&self.root)?);
-            write(&to, read(&file)?)?;
-            fs::set_permissions(&to, fs::metadata(&file)?.permissions())?;
+            copy(&file, &directory.join(file.strip_prefix(&self.root)?))?;
         }
         Ok(())
     }
