@@ -92,14 +92,14 @@ fn no_canary_arrives_anywhere() {
     documented(&attempts);
 }
 
-/// Whether what a program saw of an attempt is no success.
+/// Whether an attempt failed, by what the program saw of it.
 fn is_refused(attempt: &[&str]) -> bool {
     let &[group, _, seen] = attempt else { return false };
     let is_ok = seen.contains("HTTP/1.1 2");
     match group {
         // The first of two requests may be allowed.
         "smuggling" => !seen.contains("HTTP/1.1 200 Word, HTTP/1.1 200"),
-        // A datagram may be sent to nobody.
+        // Sending a datagram succeeds even if nothing receives it.
         "UDP" => true,
         "names" => seen.starts_with("failed: ") || seen == "rcode 3, 0 answers",
         "TCP"

@@ -1,4 +1,4 @@
-//! Sockets of the host that record whatever reaches them.
+//! Sockets of the host that record all bytes that reach them.
 
 use std::io::Read as _;
 use std::net::{TcpListener, UdpSocket};

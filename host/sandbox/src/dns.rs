@@ -1,4 +1,5 @@
-//! Reads a question to a name server, and answers that there is no such name: RFC 1035, section 4.
+//! Reads a query to a name server, and makes the response that the name does not exist: RFC 1035,
+//! section 4.
 
 /// The length of a message's header in bytes.
 const HEADER_BYTES: usize = 12;

@@ -109,7 +109,7 @@ pub enum NetworkRefusal {
 }
 
 impl NetworkSettings {
-    /// Checks an entry.
+    /// Checks what the types of the entry do not say.
     ///
     /// # Errors
     /// Returns the first problem.

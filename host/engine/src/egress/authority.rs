@@ -58,7 +58,7 @@ impl Authority {
         self.file.path().to_owned()
     }
 
-    /// The same certificates for Java, which reads no PEM.
+    /// The certificates in Java's format, since Java reads no PEM.
     pub(crate) fn java_file(&self) -> PathBuf {
         self.java_file.path().to_owned()
     }

@@ -41,7 +41,7 @@ impl Route {
         Self { shared, origin, sender: Mutex::default() }
     }
 
-    /// Forwards a request, or answers why not.
+    /// Forwards a request, or returns a response that says why it is refused.
     pub(super) async fn forward(&self, request: Request<Incoming>) -> Response<Content> {
         match self.try_forward(request).await {
             Ok(response) => response,
