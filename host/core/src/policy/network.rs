@@ -4,7 +4,6 @@
 mod bundle;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -269,20 +268,14 @@ impl NetworkRules {
     /// # Errors
     /// [`NetworkRefusal::Origin`].
     pub fn tunnel(&self, origin: &Origin) -> Result<Tunnel<'_>, NetworkRefusal> {
-        let mut rules = self.of(origin).peekable();
-        if rules.peek().is_none() || !origin.is_secure() {
-            return Err(NetworkRefusal::Origin(origin.clone()));
-        }
+        let (rule, settings) = match self.of(origin).next() {
+            Some(first) if origin.is_secure() => first,
+            _ => return Err(NetworkRefusal::Origin(origin.clone())),
+        };
         // Where any rule needs the requests, they are all decided one by one.
-        let rules: Vec<_> = rules.collect();
-        match rules.as_slice() {
-            [(rule, settings), rest @ ..]
-                if !rule.needs_requests(settings)
-                    && rest.iter().all(|(rule, settings)| !rule.needs_requests(settings)) =>
-            {
-                Ok(Tunnel::Passed(rule, settings))
-            }
-            _ => Ok(Tunnel::Ended),
+        match self.of(origin).any(|(rule, settings)| rule.needs_requests(settings)) {
+            true => Ok(Tunnel::Ended),
+            false => Ok(Tunnel::Passed(rule, settings)),
         }
     }
 
@@ -318,14 +311,6 @@ impl NetworkRules {
 
     fn of(&self, origin: &Origin) -> impl Iterator<Item = (&NetworkRule, &OriginSettings)> {
         self.0.iter().filter_map(move |rule| Some((rule, rule.settings(origin)?)))
-    }
-}
-
-impl fmt::Display for NetworkRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let origins: BTreeSet<&Origin> = self.origins().map(|settings| &settings.origin).collect();
-        let origins: Vec<String> = origins.iter().map(|origin| origin.to_string()).collect();
-        f.write_str(&origins.join(", "))
     }
 }
 

@@ -64,19 +64,20 @@ impl Network {
         described.proxy = true;
     }
 
-    /// Starts the proxy of a running program. `guarded` are values that the program must not send.
+    /// Starts the proxy of a running program.
     ///
     /// # Errors
     /// [`Error::Failed`].
     pub(super) fn start(
         self,
         running: &mut Running,
-        guarded: Vec<String>,
         context: &CallContext,
     ) -> Result<Option<Egress>, Error> {
         // Without it, the answer of the sandbox says why.
         let Some(listener) = running.take_proxy() else { return Ok(None) };
         let Self { rules, authority, secrets } = self;
+        // The program knows them, and must not send them.
+        let guarded = context.granted_values().map(|(_, value)| value).collect();
         let usage = Arc::clone(&context.usage);
         let plan = Plan { rules, authority, secrets, guarded, usage };
         let started = Egress::start(listener, plan);

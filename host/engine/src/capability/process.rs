@@ -298,10 +298,9 @@ impl CallState {
         let mut streams = Streams::new(&self.context, name);
         let messages = &self.messages;
         let still_runs = || messages.still_runs(name, control.elapsed().as_secs());
-        let guarded = self.context.granted_values().map(|(_, value)| value).collect();
         let mut running = sandbox.start(command).map_err(not_run)?;
         let egress = match network {
-            Some(network) => network.start(&mut running, guarded, &self.context)?,
+            Some(network) => network.start(&mut running, &self.context)?,
             None => None,
         };
         let mut report = run_to_end(running, control, &mut streams, still_runs)?;

@@ -49,7 +49,7 @@ const AUTHORITIES: [&str; 10] = [
 
 /// What tools need besides: their own settings for being online, and no requests that a rule for
 /// reading would refuse.
-const ONLINE: [(&str, &str); 15] = [
+const ONLINE: [(&str, &str); 13] = [
     ("CARGO_NET_OFFLINE", "false"),
     ("COREPACK_ENABLE_NETWORK", "1"),
     ("UV_OFFLINE", "0"),
@@ -57,9 +57,7 @@ const ONLINE: [(&str, &str); 15] = [
     ("npm_config_fetch_retries", "2"),
     ("npm_config_fetch_retry_maxtimeout", "5000"),
     ("npm_config_fetch_retry_mintimeout", "500"),
-    ("npm_config_fund", "false"),
     ("npm_config_offline", "false"),
-    ("npm_config_update_notifier", "false"),
     ("CARGO_NET_RETRY", "3"),
     ("PIP_RETRIES", "5"),
     ("RUSTUP_MAX_RETRIES", "3"),

@@ -131,7 +131,6 @@ fn is_public(address: IpAddr) -> bool {
             !(address.is_loopback()
                 || address.is_private()
                 || address.is_link_local()
-                || address.is_unspecified()
                 || address.is_multicast()
                 || address.is_broadcast()
                 || address.octets()[0] == 0

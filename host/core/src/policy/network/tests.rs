@@ -70,7 +70,11 @@ fn invalid_entries_are_refused() {
 fn rules_are_those_of_the_program() {
     let two = "[[grants.a.network]]\nprograms = ['npm']\nbundle = 'npm'\n\
                [[grants.a.network]]\nprograms = ['npm', 'pip']\norigins = ['https://a.example']";
-    assert_eq!(rules(two, "pip").to_string(), "https://a.example");
+    let origins = |program| {
+        let rules = rules(two, program);
+        rules.origins().map(|settings| settings.origin.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(origins("pip"), ["https://a.example"]);
     assert_eq!(rules(two, "npm").iter().map(|rule| rule.entry).collect::<Vec<_>>(), [0, 1]);
     assert!(rules(two, "bash").is_empty());
     // An origin of the bundle only gets further settings.
