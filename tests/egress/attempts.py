@@ -215,8 +215,18 @@ each('Unix sockets', ['/var/run/docker.sock', '/run/podman/podman.sock', '/run/c
      unix)
 
 
-# Before the cases have sockets of their own. The last one is that of the list itself.
-INHERITED = [int(number) for number in os.listdir('/proc/self/fd') if int(number) > 2]
+def is_open(number):
+    try:
+        os.fstat(number)
+        return True
+    except OSError:
+        return False
+
+
+# Before the cases have sockets of their own. The list itself has a descriptor, which is closed by now: a
+# socket of a case may get its number.
+LISTED = [int(number) for number in os.listdir('/proc/self/fd')]
+INHERITED = [number for number in LISTED if number > 2 and is_open(number)]
 
 
 def inherited(c):
