@@ -13,7 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
+    AtFlags, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
+    UTIME_OMIT,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -379,15 +380,31 @@ pub struct Listed {
 pub(crate) fn entries(
     directory: impl AsFd,
 ) -> io::Result<impl Iterator<Item = io::Result<Listed>>> {
+    let list = Dir::read_from(directory)?;
+    Ok(list.filter_map(|entry| entry.map_err(io::Error::from).map(listed).transpose()))
+}
+
+/// As [`entries`], with the type of each entry.
+pub(crate) fn list(directory: OwnedFd) -> io::Result<Vec<Listed>> {
+    let mut list = Dir::new(directory)?;
+    let mut all = Vec::new();
+    while let Some(entry) = list.read() {
+        let Some(mut entry) = listed(entry?) else { continue };
+        if entry.kind == FileType::Unknown {
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            entry.kind = file_type(&rustix::fs::statat(list.fd()?, &entry.name, flags)?);
+        }
+        all.push(entry);
+    }
+    Ok(all)
+}
+
+/// Converts an entry; `None` for `.` and `..`.
+fn listed(entry: DirEntry) -> Option<Listed> {
     use std::os::unix::ffi::OsStringExt as _;
-    let list = rustix::fs::Dir::read_from(directory)?;
-    Ok(list
-        .map(|entry| {
-            let entry = entry?;
-            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
-            Ok(Listed { name, kind: entry.file_type(), inode: Some(entry.ino()) })
-        })
-        .filter(|entry| !matches!(entry, Ok(entry) if entry.name == "." || entry.name == "..")))
+    let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+    let is_other = name != "." && name != "..";
+    is_other.then(|| Listed { name, kind: entry.file_type(), inode: Some(entry.ino()) })
 }
 
 /// Whether a directory is empty.

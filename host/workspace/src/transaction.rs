@@ -211,6 +211,11 @@ impl Transaction {
         &self.overlay
     }
 
+    /// Returns how many places differ from the disk.
+    pub fn change_count(&self) -> usize {
+        self.overlay.change_count()
+    }
+
     /// Returns a savepoint, to roll back to.
     pub fn savepoint(&self) -> Savepoint {
         self.overlay.savepoint()

@@ -36,7 +36,12 @@ impl Host {
         transaction: Transaction,
         calls: Vec<String>,
     ) -> Result<Option<String>, Failure> {
-        let committed = blocking(move || transaction.commit(Purpose::of(calls))).await;
+        let is_brief = transaction.change_count() <= 1;
+        let commit = move || transaction.commit(Purpose::of(calls));
+        let committed = match is_brief {
+            true => self.shared.workers.brief(commit).await,
+            false => blocking(commit).await,
+        };
         let commit = committed.map_err(|error| dispatch::not_committed(&error))?;
         let Some(commit) = commit else { return Ok(None) };
         if self.shared.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMITS_PER_PRUNING) {

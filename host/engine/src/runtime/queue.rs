@@ -40,6 +40,8 @@ impl MaxRunning {
 
 struct State<T> {
     line: FairQueue<T>,
+    /// An item for the thread that polls.
+    handed: Option<(Client, T)>,
     /// The items that are worked on.
     running: ClientCounts,
     /// Whether an idle thread polls.
@@ -49,9 +51,15 @@ struct State<T> {
 
 impl<T> State<T> {
     fn take(&mut self, most: MaxRunning) -> Option<(Client, T)> {
-        let taken = self.line.pop(|client| most.allows(&self.running, *client))?;
+        let allowed = |client: &Client| most.allows(&self.running, *client);
+        let taken = self.handed.take().or_else(|| self.line.pop(allowed))?;
         self.running.add(taken.0);
         Some(taken)
+    }
+
+    /// The number of waiting items.
+    fn length(&self) -> usize {
+        self.line.len() + usize::from(self.handed.is_some())
     }
 }
 
@@ -59,7 +67,7 @@ impl<T> Queue<T> {
     /// Creates an empty queue, of which threads take at most `most` items at a time.
     pub fn new(most: MaxRunning) -> Self {
         let (line, running) = (FairQueue::default(), ClientCounts::default());
-        let state = State { line, running, is_watched: false, is_closed: false };
+        let state = State { line, handed: None, running, is_watched: false, is_closed: false };
         Self { state: Mutex::new(state), added: Condvar::new(), length: AtomicUsize::new(0), most }
     }
 
@@ -67,11 +75,23 @@ impl<T> Queue<T> {
     pub fn add(&self, client: Client, item: T) {
         let mut state = self.state();
         state.line.push(client, item);
-        self.length.store(state.line.len(), Ordering::Release);
+        self.length.store(state.length(), Ordering::Release);
         if !state.is_watched {
             drop(state);
             self.added.notify_one();
         }
+    }
+
+    /// Adds an item regardless of how many of its client are worked on, if a thread polls for it at
+    /// this moment; returns the item otherwise.
+    pub fn hand(&self, client: Client, item: T) -> Result<(), T> {
+        let mut state = self.state();
+        if !state.is_watched || state.handed.is_some() || state.is_closed {
+            return Err(item);
+        }
+        state.handed = Some((client, item));
+        self.length.store(state.length(), Ordering::Release);
+        Ok(())
     }
 
     /// Waits for the next item. Returns `None` when the queue is closed. The caller has to call
@@ -80,7 +100,7 @@ impl<T> Queue<T> {
         let mut state = self.state();
         loop {
             if let Some(taken) = state.take(self.most) {
-                self.length.store(state.line.len(), Ordering::Release);
+                self.length.store(state.length(), Ordering::Release);
                 // Since this thread last polled, the item may have been added without waking a
                 // thread.
                 let wake = !state.line.is_empty() && !state.is_watched;
@@ -103,7 +123,7 @@ impl<T> Queue<T> {
             self.watch();
             state = self.state();
             state.is_watched = false;
-            if state.line.is_empty() && !state.is_closed {
+            if state.length() == 0 && !state.is_closed {
                 state = self.added.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }

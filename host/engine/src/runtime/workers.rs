@@ -3,6 +3,7 @@
 //! priority.
 
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -36,10 +37,14 @@ const MAX_WAIT: Duration = Duration::from_millis(20);
 /// The time from which on a call is long.
 const LONG_CALL: Duration = Duration::from_millis(10);
 
-struct Job {
-    prepared: Arc<Prepared>,
-    request: CallRequest,
-    answer: oneshot::Sender<Answer>,
+enum Job {
+    Call {
+        prepared: Arc<Prepared>,
+        request: CallRequest,
+        answer: oneshot::Sender<Answer>,
+    },
+    /// Other work; it does not panic.
+    Other(Box<dyn FnOnce() + Send>),
 }
 
 /// Threads that run calls. One client's calls run on at most [`Workers::count`] threads at a time,
@@ -114,7 +119,7 @@ impl Workers {
         let client = request.client;
         let _cancel = CancelOnDrop(Arc::clone(&control));
         let pending = Pending::new(&self.pending);
-        self.pool.queue.add(client, Job { prepared, request, answer });
+        self.pool.queue.add(client, Job::Call { prepared, request, answer });
         if pending.is_alone()
             && let Some(answer) = soon(&mut answered).await
         {
@@ -144,6 +149,30 @@ impl Workers {
     }
 }
 
+impl Workers {
+    /// Runs blocking work that is brief as a rule: on the thread of a call that has just ended, if one
+    /// polls for the next call, since waking another thread can take longer than the work.
+    pub async fn brief<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (answer, mut answered) = oneshot::channel();
+        let job = move || {
+            let done = panic::catch_unwind(AssertUnwindSafe(work));
+            // The caller may have dropped its future.
+            let _ = answer.send(done);
+        };
+        if let Err(Job::Other(job)) =
+            self.pool.queue.hand(Client::default(), Job::Other(Box::new(job)))
+        {
+            tokio::task::spawn_blocking(job);
+        }
+        let done = match soon(&mut answered).await {
+            Some(done) => Ok(done),
+            None => answered.await,
+        };
+        done.unwrap_or_else(|_| Err(Box::new("the work was never begun")))
+            .unwrap_or_else(|panic| panic::resume_unwind(panic))
+    }
+}
+
 impl Pool {
     fn spawn(self: &Arc<Self>) -> io::Result<()> {
         self.threads().number += 1;
@@ -161,19 +190,24 @@ impl Pool {
         let thread = priority::this_thread();
         while let Some((client, job)) = self.queue.next() {
             let mut turn = Turn::begin(self, client, thread);
-            let control = &job.request.context.control;
-            if !control.begin() {
-                continue;
+            match job {
+                Job::Other(work) => work(),
+                Job::Call { prepared, request, answer } => {
+                    let control = &request.context.control;
+                    if !control.begin() {
+                        continue;
+                    }
+                    request.context.observer.started();
+                    let (answered, spent) = call(&prepared, &request);
+                    if !control.end() {
+                        turn.was_given_up = true;
+                        return;
+                    }
+                    // The caller may have dropped its future.
+                    let _ = answer.send(answered);
+                    drop(spent);
+                }
             }
-            job.request.context.observer.started();
-            let (answer, spent) = call(&job.prepared, &job.request);
-            if !control.end() {
-                turn.was_given_up = true;
-                return;
-            }
-            // The caller may have dropped its future.
-            let _ = job.answer.send(answer);
-            drop(spent);
             if !turn.end() {
                 return;
             }
@@ -303,7 +337,7 @@ impl Drop for Workers {
 }
 
 /// Returns the answer if it comes within [`SPIN`]. Other tasks of the runtime continue meanwhile.
-async fn soon(answered: &mut oneshot::Receiver<Answer>) -> Option<Answer> {
+async fn soon<T>(answered: &mut oneshot::Receiver<T>) -> Option<T> {
     let started = Instant::now();
     while started.elapsed() < SPIN {
         for _ in 0..POLLS_PER_YIELD {
@@ -358,6 +392,6 @@ pub async fn blocking<T: Send + 'static, E: Send + 'static>(
 ) -> Result<T, E> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => panic::resume_unwind(error.into_panic()),
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
@@ -291,17 +291,7 @@ impl Overlay {
             Location::Staged(..) => return Err(Errno::NOTDIR.into()),
             Location::Disk => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                let directory = disk::open(&*self.disk, place, flags)?;
-                let typed = |entry: io::Result<Listed>| {
-                    let mut entry = entry?;
-                    if entry.kind == FileType::Unknown {
-                        let flags = AtFlags::SYMLINK_NOFOLLOW;
-                        let stat = rustix::fs::statat(&directory, &entry.name, flags)?;
-                        entry.kind = disk::file_type(&stat);
-                    }
-                    Ok(entry)
-                };
-                disk::entries(&directory)?.map(typed).collect::<io::Result<Vec<_>>>()?
+                disk::list(disk::open(&*self.disk, place, flags)?)?
             }
         };
         if !self.is_changed() {
@@ -389,6 +379,11 @@ impl Overlay {
     /// Returns the number of staged inodes, including those that were removed again.
     pub(crate) fn staged_inodes(&self) -> usize {
         self.state().next as usize
+    }
+
+    /// Returns how many places differ from the disk.
+    pub(crate) fn change_count(&self) -> usize {
+        self.state().entries.len()
     }
 
     /// Returns all changes, by place.
