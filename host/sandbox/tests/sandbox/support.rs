@@ -38,8 +38,8 @@ impl Setting {
 /// Runs all cases; if started as root, as another user as well.
 pub fn run(cases: fn(&Setting) -> Vec<Trial>) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Time limits are tested, so one after the other.
-    arguments.test_threads.get_or_insert(1);
+    // Most of them wait for a limit.
+    arguments.test_threads.get_or_insert(4);
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let binary = place.path().join("sandbox-test");
