@@ -42,7 +42,8 @@ impl Exporter {
     pub(super) async fn run(mut self) {
         let start = now();
         let mut sender = Sender {
-            client: Client::new(self.settings.ca_file.take()),
+            client: Client::new(self.settings.ca_file.take())
+                .through(std::mem::take(&mut self.settings.proxies)),
             resource: encode::resource(&self.settings.resource),
             failed: false,
         };

@@ -12,6 +12,7 @@ use hyper::header::HeaderName;
 use percent_encoding::percent_decode_str;
 
 use super::Parent;
+use cofferdam_plugin::http::Proxies;
 use cofferdam_plugin::source::Address;
 
 /// Where telemetry is sent, and how often. At least one signal has a target.
@@ -20,6 +21,7 @@ pub struct Settings {
     pub(super) metrics: Option<Target>,
     /// A file with trusted certificate authorities, in addition to those of browsers.
     pub(super) ca_file: Option<PathBuf>,
+    pub(super) proxies: Proxies,
     /// The attributes of the resource that describes this service.
     pub(super) resource: Vec<(String, String)>,
     /// The span that the process belongs to.
@@ -86,6 +88,11 @@ impl Settings {
                 .get("OTEL_EXPORTER_OTLP_CERTIFICATE")
                 .or_else(|| variables.get("SSL_CERT_FILE"))
                 .map(PathBuf::from),
+            proxies: Proxies::from_variables(|name| variables.get(name).map(str::to_owned))
+                .map_err(|error| SettingsError {
+                    variable: error.variable.to_owned(),
+                    why: "it is no address of an HTTP proxy".to_owned(),
+                })?,
             resource,
             parent: parent.map(|parent: Parent| parent.with_state(variables.get("TRACESTATE"))),
             delay: variables.time("OTEL_BSP_SCHEDULE_DELAY", 5_000)?,
