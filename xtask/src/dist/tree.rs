@@ -50,6 +50,12 @@ impl Tree {
         for document in DOCUMENTS {
             tree.add(&project.root.join(document), &format!("share/doc/cofferdam/{document}"))?;
         }
+        for schema in files_below(&project.root.join("schemas"))? {
+            if schema.extension().is_some_and(|suffix| suffix == "json") {
+                let name = schema.strip_prefix(project.root.join("schemas"))?.display().to_string();
+                tree.add(&schema, &format!("share/cofferdam/schemas/{name}"))?;
+            }
+        }
         let command = || native(tree.root.join("bin/cofferdam"));
         for (shell, path) in SHELLS {
             let completions = output(command().args(["completions", shell]))?;
