@@ -7,6 +7,8 @@
 //! are not in the binary, and every package lists its files in the same order.
 
 mod formats;
+#[cfg(test)]
+mod recipes;
 mod sbom;
 mod tree;
 

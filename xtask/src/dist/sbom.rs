@@ -75,8 +75,10 @@ pub fn make(project: &Project, release: &Release) -> Result<PathBuf> {
     sbom.add(&project.root, TARGET, |package| {
         package.manifest_path.ends_with("host/cli/Cargo.toml")
     })?;
-    for workspace in ["."].into_iter().chain(APART) {
-        sbom.add(&project.root.join(workspace), toolchain::TARGET, |package| {
+    let workspaces = ["."].into_iter().chain(APART).map(|name| project.root.join(name));
+    // Others are members of one of these.
+    for workspace in workspaces.filter(|workspace| workspace.join("Cargo.lock").is_file()) {
+        sbom.add(&workspace, toolchain::TARGET, |package| {
             let is_ours = package.manifest_path.starts_with(project.root.join("plugins"));
             is_ours && package.manifest_path.with_file_name("plugin.toml").is_file()
         })?;

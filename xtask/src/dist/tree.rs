@@ -20,7 +20,8 @@ const SHELLS: [(&str, &str); 3] = [
     ("zsh", "share/zsh/site-functions/_cofferdam"),
 ];
 
-const DOCUMENTS: [&str; 4] = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+const DOCUMENTS: [&str; 5] =
+    ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "SECURITY.md"];
 
 /// A directory with the files of a package.
 pub struct Tree {
@@ -49,6 +50,10 @@ impl Tree {
         }
         for document in DOCUMENTS {
             tree.add(&project.root.join(document), &format!("share/doc/cofferdam/{document}"))?;
+        }
+        for recipe in files_below(&project.root.join("deploy"))? {
+            let name = recipe.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            tree.add(&recipe, &format!("share/doc/cofferdam/deploy/{name}"))?;
         }
         for schema in files_below(&project.root.join("schemas"))? {
             if schema.extension().is_some_and(|suffix| suffix == "json") {
