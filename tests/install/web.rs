@@ -182,7 +182,7 @@ fn redirects_are_followed_to_public_addresses_only() {
     assert_eq!(place.run(&["plugin", "install", &own]).status, 0);
 }
 
-/// A proxy that opens tunnels to one server, whatever name a client asks for.
+/// A proxy that opens tunnels to one server for all names that clients ask for.
 struct Proxy {
     address: SocketAddr,
     /// The heads of the requests.

@@ -8,6 +8,8 @@
 
 mod formats;
 #[cfg(test)]
+mod publish;
+#[cfg(test)]
 mod recipes;
 mod sbom;
 mod tree;

@@ -36,7 +36,7 @@ pub struct ProxyError {
 pub(super) struct Proxy(Intercept);
 
 impl Default for Proxies {
-    /// No proxy.
+    /// Reaches all origins directly.
     fn default() -> Self {
         Self(Matcher::builder().build())
     }
