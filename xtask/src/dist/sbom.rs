@@ -224,7 +224,9 @@ mod tests {
         let components = document["components"].as_array().unwrap();
         let names: BTreeSet<&str> =
             components.iter().map(|component| component["name"].as_str().unwrap()).collect();
-        for part in ["cofferdam", "wasmtime", "cofferdam-files", "ruff_linter", "ty_project"] {
+        for part in
+            ["cofferdam", "wasmtime", "cofferdam-files", "ruff_linter", "ty_python_semantic"]
+        {
             assert!(names.contains(part), "{part} is missing");
         }
         for other in ["xtask", "cofferdam-tests", "cofferdam-smith", "wasm-smith", "tempdir", "wat"]

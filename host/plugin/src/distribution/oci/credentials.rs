@@ -121,7 +121,7 @@ mod tests {
             ),
             (format!(r#"{{"auths": {{"b.example": {{"auth": "{auth}"}}}}}}"#), Ok(None)),
             (format!(r#"{{"auths": {{"a.example.b": {{"auth": "{auth}"}}}}}}"#), Ok(None)),
-            (r#"{"auths": {"a.example": {"auth": "!"}}}"#.to_owned(), Err("decoding")),
+            (r#"{"auths": {"a.example": {"auth": "!"}}}"#.to_owned(), Err("decode")),
             (
                 r#"{"auths": {"a.example": {"identitytoken": "secret"}}}"#.to_owned(),
                 Err("an identity token"),
