@@ -190,7 +190,6 @@ struct Proxy {
 }
 
 impl Proxy {
-    #[expect(clippy::disallowed_methods, reason = "a proxy of the test")]
     fn to(server: SocketAddr, answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
