@@ -87,3 +87,46 @@ impl Tree {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::dist::formats::tests::release;
+
+    /// A script in place of the command, which writes its manual and its completions.
+    const COMMAND: &str = "#!/bin/sh\ncase $1 in\n\
+        completions) echo \"completions of $2\" ;;\n\
+        man) echo manual >\"$2/cofferdam.1\" ;;\nesac\n";
+
+    #[test]
+    fn packages_have_all_that_belongs_to_a_command() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (project, release, _) = release(scratch.path());
+        let binary = scratch.path().join("command");
+        write(&binary, COMMAND).unwrap();
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+        for plugin in ["files.wasm", "files.cwasm", "eslint.wasm"] {
+            write(&project.built("plugins").join(plugin), "\0asm").unwrap();
+        }
+        let tree = Tree::make(&project, &release, &binary).unwrap();
+        for file in [
+            "bin/cofferdam",
+            "lib/cofferdam/plugins/files.wasm",
+            "share/man/man1/cofferdam.1",
+            "share/bash-completion/completions/cofferdam",
+            "share/fish/vendor_completions.d/cofferdam.fish",
+            "share/zsh/site-functions/_cofferdam",
+            "share/doc/cofferdam/SECURITY.md",
+            "share/doc/cofferdam/deploy/cofferdam.service",
+            "share/cofferdam/schemas/settings.json",
+            "share/cofferdam/schemas/tools/files.glob.input.json",
+        ] {
+            assert!(tree.root.join(file).is_file(), "{file}");
+        }
+        let plugins = files_below(&tree.root.join("lib")).unwrap();
+        assert_eq!(plugins.len(), 1, "{plugins:?}");
+    }
+}
