@@ -33,6 +33,7 @@ mod pipeline;
 mod planted;
 mod process;
 mod quality;
+mod readme;
 mod responses;
 mod roles;
 mod symbols;

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
 use crate::mcp::http::call;
@@ -51,6 +52,7 @@ impl Collector {
     fn of<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", self.address))
+            .env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
             .env("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20key")
             .env("OTEL_RESOURCE_ATTRIBUTES", "team=tools")
             .env("OTEL_BSP_SCHEDULE_DELAY", "50")
@@ -94,6 +96,14 @@ impl Collector {
 }
 
 fn receive(stream: TcpStream) -> Sent {
+    let (head, body) = message(stream);
+    let path = head.split(' ').nth(1).unwrap().to_owned();
+    assert!(!String::from_utf8_lossy(&body).contains(SECRET));
+    Sent { path, head, body: serde_json::from_slice(&body).unwrap() }
+}
+
+/// The head and the body of a request, which gets an empty answer.
+fn message(stream: TcpStream) -> (String, Vec<u8>) {
     let mut stream = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -104,9 +114,7 @@ fn receive(stream: TcpStream) -> Sent {
     stream.read_exact(&mut body).unwrap();
     let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
     stream.get_mut().write_all(answer).unwrap();
-    let path = head.split(' ').nth(1).unwrap().to_owned();
-    assert!(!String::from_utf8_lossy(&body).contains(SECRET));
-    Sent { path, head, body: serde_json::from_slice(&body).unwrap() }
+    (head, body)
 }
 
 /// The value of an attribute, as text.
@@ -135,7 +143,7 @@ fn calls_of_clients_are_spans() {
         (&json!(TRACE), &json!("00f067aa0ba902b7"))
     );
     assert_eq!((&span["kind"], &span["traceState"]), (&json!(2), &json!("rojo=1")));
-    assert_eq!(span["status"], json!({}));
+    assert_eq!(span["status"]["code"], 0);
     assert_eq!(span["spanId"].as_str().unwrap().len(), 16);
     let time = |name: &str| span[name].as_str().unwrap().parse::<u64>().unwrap();
     assert!(time("startTimeUnixNano") <= time("endTimeUnixNano"), "{span}");
@@ -158,7 +166,7 @@ fn calls_of_clients_are_spans() {
     // An invalid context starts a new trace.
     server.ask(&read("a.txt").with("traceparent", "none"));
     let span = collector.span();
-    assert_eq!(span.get("parentSpanId"), None);
+    assert_eq!(span["parentSpanId"], "");
     assert_ne!(span["traceId"], TRACE);
     // A call whose trace is not sampled has no span.
     server.ask(&read("a.txt").with("traceparent", &PARENT.replace("-01", "-00")));
@@ -167,8 +175,8 @@ fn calls_of_clients_are_spans() {
     let span = collector.span();
     assert_eq!(attribute(&span, "error.type"), "FileNotFoundError", "{span}");
     assert_eq!(
-        (attribute(&span, "cofferdam.outcome"), &span["status"]),
-        ("error", &json!({"code": 2}))
+        (attribute(&span, "cofferdam.outcome"), &span["status"]["code"]),
+        ("error", &json!(2))
     );
     server.ask(&call("/mcp", SECRET, &json!({})));
     let span = collector.span();
@@ -288,4 +296,39 @@ fn invalid_variables_are_reported() {
     assert_eq!(ended.status, 0, "{ended:?}");
     assert!(ended.stderr.contains("telemetry is off: OTEL_EXPORTER_OTLP_HEADERS"), "{ended:?}");
     assert!(!ended.stderr.contains(SECRET), "{ended:?}");
+}
+
+/// Telemetry in protobuf, compressed, reaches a collector that is started only after the calls.
+#[test]
+fn a_collector_that_restarts_loses_nothing() {
+    let place = Place::new();
+    place.write("a.txt", "one\n");
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let missing = Collector { address, sent: mpsc::channel().1 };
+    let mut command = place.command(SERVE);
+    let command = missing.of(&mut command).env("OTEL_METRICS_EXPORTER", "none");
+    let command = command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf");
+    let server = Server::started(command.env("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"));
+    let calls = 20;
+    for _ in 0..calls {
+        let read = call("/mcp", "files__read_file", &json!({"path": "a.txt"}));
+        assert_eq!(server.ask(&read).0, 200);
+    }
+    std::thread::sleep(Duration::from_secs(5));
+    let listener = TcpListener::bind(address).unwrap();
+    let mut received = 0;
+    while received < calls {
+        let (stream, _) = listener.accept().unwrap();
+        let (head, body) = message(stream);
+        assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
+        assert!(head.contains("\r\ncontent-type: application/x-protobuf\r\n"), "{head}");
+        assert!(head.contains("\r\ncontent-encoding: gzip\r\n"), "{head}");
+        let mut plain = Vec::new();
+        GzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
+        // The name of each span, as its bytes are in protobuf.
+        let name = b"tools/call files.read_file";
+        received += plain.windows(name.len()).filter(|window| window == name).count();
+    }
+    assert_eq!(received, calls);
+    assert!(server.stop().success());
 }

@@ -153,7 +153,7 @@ fn clients_get_compact_schemas_under_valid_names() {
             assert_eq!(whole["description"], tool["description"], "{role:?} {name}");
             let input = &tool["inputSchema"];
             assert_eq!(input["type"], "object", "{name}");
-            for gone in ["$schema", "title", "examples"] {
+            for gone in ["$schema", "$id", "title", "examples"] {
                 assert!(input.get(gone).is_none(), "{name}: {gone}");
             }
             assert_eq!(descriptions(input), descriptions(&whole["input"]), "{name}");
@@ -268,4 +268,29 @@ fn search_results_are_sorted_by_relevance() {
         "{of_role:?}"
     );
     assert_eq!(found(&["file"]), found(&["file"]));
+}
+
+/// Editors, registries and other schemas refer to a schema by its id.
+#[test]
+fn every_schema_has_an_id() {
+    let mut count = 0;
+    for folder in ["schemas", "schemas/tools"] {
+        for file in fs::read_dir(project().join(folder)).unwrap() {
+            let file = file.unwrap().path();
+            if file.extension().is_none_or(|suffix| suffix != "json") {
+                continue;
+            }
+            let schema: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            assert_eq!(
+                schema["$id"],
+                format!("urn:cofferdam:schema:{name}:1"),
+                "{}",
+                file.display()
+            );
+            assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{name}");
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count}");
 }

@@ -283,3 +283,26 @@ fn explain_names_the_line_of_a_setting() {
     assert_eq!(denied["tool"]["code"], "NotGranted");
     assert_contains(&place.refused(2, &["policy", "explain", "nothing"]), &["neither a plugin"]);
 }
+
+/// The user's settings apply to all workspaces, and each of them has other plugins.
+#[test]
+fn settings_about_plugins_of_another_workspace_are_not_reported() {
+    let place = Place::new();
+    let file = place.beside("lines.wasm", &Plugin::new("lines").requests(everything()));
+    let settings = place.home_file(".config/cofferdam/cofferdam.toml");
+    fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    let text =
+        "ask = ['lines.go']\n[grants.lines]\nfiles = 'read'\n[roles.own]\ntools = ['lines.*']\n";
+    fs::write(&settings, text).unwrap();
+    let other = place.cloned("other");
+    let warned = || place.run(&["-C", &other, "backend", "list"]).stderr;
+    // Nothing is installed under this name: it is a mistake.
+    assert_contains(&warned(), &["grants.lines", "roles.own.tools", "nobody is asked for"]);
+    place.works(&["plugin", "install", file.to_str().unwrap(), "--deny"]);
+    assert_eq!(warned(), "");
+    let doctor = place.works(&["-C", &other, "doctor"]).to_string();
+    assert!(!doctor.contains("lines"), "{doctor}");
+    place.works(&["plugin", "remove", "lines", "--everywhere"]);
+    fs::write(&settings, text).unwrap();
+    assert_contains(&warned(), &["grants.lines"]);
+}

@@ -310,3 +310,52 @@ fn a_token_is_requested_from_the_registrys_realm() {
     let wanted = "GET /token?scope=repository:lines:pull&service=of%20a%20test HTTP/1.1";
     assert_eq!(asked.last().map(String::as_str), Some(wanted));
 }
+
+/// A program that keeps the user's credentials, as Docker Desktop and keyrings bring one.
+#[test]
+fn credential_helpers_are_asked() {
+    let plugin = Plugin::new("lines").bytes();
+    let digest = Digest::of(&plugin).to_string();
+    let manifest =
+        json!({"layers": [{"mediaType": "application/wasm", "digest": digest, "size": 1}]});
+    let registry = Server::plain(move |head| match path(head) {
+        // ada:secret
+        _ if !head.contains("uthorization: Basic YWRhOnNlY3JldA==") => {
+            answer("401 Unauthorized", "www-authenticate: Basic realm=\"x\"\r\n", b"")
+        }
+        "/v2/lines/manifests/1" => answer("200 OK", "", manifest.to_string().as_bytes()),
+        _ => answer("200 OK", "", &plugin),
+    });
+    let place = Place::new();
+    let reference = format!("oci://{}/lines:1", registry.address());
+    let asked = place.home_file("asked");
+    for (prints, status, why) in [
+        ("echo credentials not found in native keychain; exit 1", 1, "requires authentication"),
+        ("printf 'locked \\033[31m'; exit 1", 1, "locked \\u{1b}[31m"),
+        ("echo nonsense", 1, "malformed"),
+        (r#"echo '{"Username": "<token>", "Secret": "secret"}'"#, 1, "an identity token"),
+        (r#"echo '{"Username": "ada", "Secret": "wrong"}'"#, 1, "permission denied"),
+        (r#"echo '{"Username": "ada", "Secret": "secret"}'"#, 0, "is not signed"),
+    ] {
+        let body = format!("echo $1 >{0}; cat >>{0}; {prints}", asked.display());
+        place.script("docker-credential-test", &body);
+        for config in [
+            json!({"credHelpers": {registry.address().to_string(): "test"}}),
+            json!({"auths": {registry.address().to_string(): {}}, "credsStore": "test"}),
+        ] {
+            fs::write(place.home_file("config.json"), config.to_string()).unwrap();
+            let mut command = place.command(&["plugin", "install", &reference]);
+            let path = format!("{}:/usr/bin:/bin", place.home().display());
+            command.env("DOCKER_CONFIG", place.home()).env("PATH", path);
+            let ended = Ended::of(&mut command);
+            assert_eq!(ended.status, status, "{prints}: {ended:?}");
+            assert_contains(&ended.stderr, &[why]);
+            assert!(!ended.stderr.contains("secret"), "{ended:?}");
+            let asked = fs::read_to_string(&asked).unwrap();
+            assert_eq!(asked, format!("get\n{}", registry.address()));
+            if status == 0 {
+                place.works(&["plugin", "remove", "lines", "--everywhere"]);
+            }
+        }
+    }
+}

@@ -1,6 +1,9 @@
 //! Plugins from https addresses.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use super::{Plugin, assert_contains};
 use crate::http::server::{Server, Step};
@@ -177,4 +180,94 @@ fn redirects_are_followed_to_public_addresses_only() {
     assert!(other.asked().is_empty());
     let own = format!("http://{}/own", server.address());
     assert_eq!(place.run(&["plugin", "install", &own]).status, 0);
+}
+
+/// A proxy that opens tunnels to one server for all names that clients ask for.
+struct Proxy {
+    address: SocketAddr,
+    /// The heads of the requests.
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Proxy {
+    fn to(server: SocketAddr, answer: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heads = Arc::clone(&asked);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (mut client, mut head) = (client.unwrap(), Vec::new());
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    client.read_exact(&mut byte).unwrap();
+                    head.push(byte[0]);
+                }
+                heads.lock().unwrap().push(String::from_utf8(head).unwrap());
+                client.write_all(format!("HTTP/1.1 {answer}\r\n\r\n").as_bytes()).unwrap();
+                let mut origin = TcpStream::connect(server).unwrap();
+                let (mut sent, mut to) = (client.try_clone().unwrap(), origin.try_clone().unwrap());
+                thread::spawn(move || std::io::copy(&mut sent, &mut to));
+                thread::spawn(move || std::io::copy(&mut origin, &mut client));
+            }
+        });
+        Self { address, asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+#[test]
+fn downloads_go_through_the_proxy_of_the_environment() {
+    let content = Plugin::new("lines").bytes();
+    let server = Server::new(move |head| match path(head) {
+        "/lines.wasm" => answer("200 OK", "", &content),
+        "/away" => answer("302 Found", "location: https://10.0.0.1/\r\n", b""),
+        _ => answer("404 Not Found", "", b"nothing"),
+    });
+    let proxy = Proxy::to(server.address(), "200 Connection established");
+    let closed = Proxy::to(server.address(), "407 Proxy Authentication Required");
+    let at = |proxy: &Proxy| format!("http://ada:secret@{}", proxy.address);
+    let install = |path: &str, variables: &[(&str, &str)]| {
+        let place = Place::new();
+        let address = format!("https://test.example{path}");
+        let mut command = place.command(&["plugin", "install", &address]);
+        command.env("SSL_CERT_FILE", server.authority()).envs(variables.iter().copied());
+        let ended = Ended::of(&mut command);
+        assert!(!ended.stderr.contains("secret"), "{ended:?}");
+        (ended.status, ended.stderr)
+    };
+    // The name exists for the proxy alone, which sees it and nothing else of the request.
+    for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"] {
+        let (status, said) = install("/lines.wasm", &[(name, &at(&proxy))]);
+        assert_eq!(status, 0, "{said}");
+        // The plugin, and a signature, which does not exist.
+        let heads = proxy.asked();
+        assert_eq!(heads.len(), 2, "{heads:?}");
+        for head in heads {
+            assert!(head.starts_with("CONNECT test.example:443 HTTP/1.1\r\n"), "{head}");
+            // ada:secret
+            assert_contains(&head, &["proxy-authorization: Basic YWRhOnNlY3JldA=="]);
+        }
+    }
+    let (status, said) = install("/lines.wasm", &[("HTTPS_PROXY", &at(&closed))]);
+    assert_eq!(status, 1, "{said}");
+    assert_contains(&said, &["through the proxy 127.0.0.1", "407 Proxy Authentication Required"]);
+    // A redirect leads to no private address, also if the proxy could reach it.
+    let (status, said) = install("/away", &[("HTTPS_PROXY", &at(&proxy))]);
+    assert_eq!(status, 1, "{said}");
+    assert_contains(&said, &["https://10.0.0.1 has no public address"]);
+    proxy.asked();
+    for no in ["test.example", "*"] {
+        let (status, said) =
+            install("/lines.wasm", &[("HTTPS_PROXY", &at(&proxy)), ("NO_PROXY", no)]);
+        assert_eq!(status, 1, "{said}");
+        assert!(proxy.asked().is_empty());
+    }
+    let (status, said) =
+        install("/lines.wasm", &[("HTTPS_PROXY", "socks5://ada:secret@127.0.0.1")]);
+    assert_eq!(status, 2, "{said}");
+    assert_contains(&said, &["HTTPS_PROXY is no address of an HTTP proxy"]);
 }

@@ -1,11 +1,17 @@
 //! Packages of one build, each with the command and the built-in plugins: an archive, a Python wheel,
-//! an npm package, a Debian package and an MCP bundle.
+//! an npm package, a Debian package and an MCP bundle. With them, a list of what they are made of, and
+//! the entry for the MCP registry.
 //!
 //! The command is linked statically (musl), so a package runs on every Linux of its architecture.
 //! Two builds of one commit give the same bytes: times come from the commit, paths of this machine
 //! are not in the binary, and every package lists its files in the same order.
 
 mod formats;
+#[cfg(test)]
+mod publish;
+#[cfg(test)]
+mod recipes;
+mod sbom;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -50,6 +56,8 @@ pub fn run_all(project: &Project) -> Result<()> {
         announce(&format!("making the {}", package.name));
         packages.push((package.make)(project, &release, &tree)?);
     }
+    packages.push(sbom::make(project, &release)?);
+    packages.push(formats::server_json(project, &release)?);
     write(&release.directory.join("SHA256SUMS"), sums(&packages)?)?;
     for package in &packages {
         println!("{:>6.1} MB  {}", size_of(package)?, project.shown(package));

@@ -62,9 +62,9 @@ const VERSION_QUERIES: &[(&str, &[&str])] = &[
     ("rustc", &["--version"]),
 ];
 
-/// The lock files of the MCP clients, which are next to scripts of the tests.
-const CLIENT_LOCKS: [&str; 4] =
-    ["python.txt", "langchain.txt", "package.json", "package-lock.json"];
+/// The lock files of the clients, which are next to scripts of the tests.
+const CLIENT_LOCKS: [&str; 5] =
+    ["python.txt", "langchain.txt", "packages.txt", "package.json", "package-lock.json"];
 
 /// The contents of `programs.toml`.
 #[derive(Debug, Default)]
@@ -139,10 +139,10 @@ fn client_locks(project: &Project) -> PathBuf {
     project.root.join("tests/clients")
 }
 
-/// The directories of the MCP clients: Python's and Node.js, LangChain's (which needs another version
-/// of MCP's client), JavaScript's.
-fn clients_directories(project: &Project) -> [PathBuf; 3] {
-    ["python", "langchain", "npm"].map(|name| project.target.join("clients").join(name))
+/// The directories of the clients: MCP's for Python with Node.js, LangChain's (which needs another
+/// version of MCP's client), validators of packages, JavaScript's.
+fn clients_directories(project: &Project) -> [PathBuf; 4] {
+    ["python", "langchain", "packages", "npm"].map(|name| project.target.join("clients").join(name))
 }
 
 /// Runs `install`, which fills the directory `into`, unless it ran before with the same inputs.

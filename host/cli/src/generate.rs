@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::{Command, CommandFactory as _};
-use schemars::schema_for;
+use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 
 use super::args::{Cli, Completions, Document, Man, Schema};
@@ -34,19 +34,27 @@ fn document(document: Document) -> Result<Value, CliError> {
         Document::ResultsActions => include_str!("../../../schemas/results.actions.json"),
         Document::ResultsTool => include_str!("../../../schemas/results.tool.json"),
         Document::Refusal => include_str!("../../../schemas/refusal.json"),
-        Document::Manifest => return Ok(schema_for!(Manifest<Value>).to_value()),
-        Document::Plugin => return Ok(schema_for!(Manifest<PathBuf>).to_value()),
-        Document::Settings => return Ok(schema_for!(Settings).to_value()),
-        Document::Agent => return Ok(schema_for!(Definition).to_value()),
-        Document::Role => return Ok(schema_for!(RoleSettings).to_value()),
-        Document::Contract => return Ok(schema_for!(ContractFile).to_value()),
-        Document::Journal => return Ok(schema_for!(Entry).to_value()),
-        Document::PipelineWorkOrder => return Ok(schema_for!(WorkOrder).to_value()),
-        Document::PipelineDesigner => return Ok(schema_for!(DesignerOutput).to_value()),
-        Document::PipelineQa => return Ok(schema_for!(QaOutput).to_value()),
-        Document::PipelineResult => return Ok(schema_for!(Round).to_value()),
+        Document::Manifest => return Ok(identified::<Manifest<Value>>("manifest")),
+        Document::Plugin => return Ok(identified::<Manifest<PathBuf>>("plugin")),
+        Document::Settings => return Ok(identified::<Settings>("settings")),
+        Document::Agent => return Ok(identified::<Definition>("agent")),
+        Document::Role => return Ok(identified::<RoleSettings>("role")),
+        Document::Contract => return Ok(identified::<ContractFile>("contract")),
+        Document::Journal => return Ok(identified::<Entry>("journal")),
+        Document::PipelineWorkOrder => return Ok(identified::<WorkOrder>("pipeline.work-order")),
+        Document::PipelineDesigner => return Ok(identified::<DesignerOutput>("pipeline.designer")),
+        Document::PipelineQa => return Ok(identified::<QaOutput>("pipeline.qa")),
+        Document::PipelineResult => return Ok(identified::<Round>("pipeline.result")),
     };
     serde_json::from_str(written).map_err(CliError::host)
+}
+
+/// The schema of a type, with the id of the document that it describes: the name of its file in
+/// `schemas/`, and the version of the format.
+fn identified<T: JsonSchema>(name: &str) -> Value {
+    let mut schema = schema_for!(T);
+    schema.insert("$id".to_owned(), format!("urn:cofferdam:schema:{name}:1").into());
+    schema.to_value()
 }
 
 pub fn completions(args: &Completions, output: &Output) -> Result<u8, CliError> {

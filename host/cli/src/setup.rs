@@ -28,8 +28,9 @@ use cofferdam_engine::call::Observer;
 use cofferdam_engine::host::{Config, Helper, Host};
 use cofferdam_engine::telemetry;
 use cofferdam_plugin::distribution::Distribution;
+use cofferdam_plugin::http::Proxies;
 use cofferdam_plugin::lock;
-use cofferdam_plugin::store::Pinned;
+use cofferdam_plugin::store::{Pinned, Store};
 use cofferdam_workspace::bounded_text;
 use cofferdam_workspace::{Secret, Workspace};
 
@@ -273,6 +274,16 @@ fn pinned(workspace: &Path) -> Result<Vec<Pinned>, CliError> {
     Ok(resolved.pinned)
 }
 
+/// The names of the plugins that the user has installed, in any workspace. A store that can't be read
+/// is reported where its plugins are needed.
+fn installed() -> Vec<String> {
+    let accepted = Directories::find().and_then(|directories| {
+        let store = directories.plugins.is_dir().then(|| Store::open(&directories.plugins))?;
+        store.and_then(|store| store.acceptances()).ok()
+    });
+    accepted.map(|accepted| accepted.plugins.into_keys().collect()).unwrap_or_default()
+}
+
 /// The client that downloads and publishes plugins.
 pub fn distribution() -> Result<Distribution, CliError> {
     let path = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -282,7 +293,10 @@ pub fn distribution() -> Result<Distribution, CliError> {
         Some(directories) => config::registries(&directories.settings)?,
         None => BTreeMap::new(),
     };
-    Ok(Distribution::new(path("SSL_CERT_FILE"), docker).with_registries(registries))
+    let proxies = Proxies::from_variables(|name| env::var(name).ok())
+        .map_err(|error| CliError::usage(error.to_string()))?;
+    let distribution = Distribution::new(path("SSL_CERT_FILE"), docker).through(proxies);
+    Ok(distribution.with_registries(registries))
 }
 
 /// The host's configuration for a workspace, with the plugins that the options name.
@@ -302,6 +316,7 @@ pub fn config(
         built_in: Some(built_in_plugins()?),
         plugins: global.plugin.clone(),
         pinned: pinned(workspace)?,
+        installed: installed(),
         settings,
         cache: Directories::find().map(|directories| directories.cache),
         secret: secret(),

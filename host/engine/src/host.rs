@@ -200,7 +200,7 @@ impl Host {
         for file in &config.plugins {
             registry.add_file(file)?;
         }
-        let unknown = unknown::names(&config.settings, &policy, &registry);
+        let unknown = unknown::names(&config.settings, &policy, &registry, &config.installed);
         unknown.iter().for_each(|unknown| tracing::warn!("{unknown}"));
         let helper = config.sandbox.clone();
         let compiler = helper.map(|helper| Compiler::new(helper, policy.limits()));

@@ -13,24 +13,30 @@ pub mod visible;
 use std::fmt::Write as _;
 
 /// Whether a character affects the text around it or is invisible: control characters except tab
-/// and line feed, characters that control the direction of writing (UAX #9), and characters without
-/// width.
+/// and line feed, separators of lines and paragraphs, characters that control the direction of
+/// writing (UAX #9), marks of annotations, and all that Unicode calls `Default_Ignorable_Code_Point`.
 ///
 /// The joiners, with which emoji and several scripts are written, are not included ([`is_joiner`]).
+/// A test compares both lists with Unicode's own data.
 pub fn is_active(c: char) -> bool {
     match c {
         '\t' | '\n' => false,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' => true,
-        '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
-        '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => {
+            true
+        }
+        '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' => true,
+        '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' => true,
+        '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' => true,
+        '\u{e0000}'..='\u{e0fff}' => true,
         _ => c.is_control(),
     }
 }
 
-/// Whether a character only joins or separates its neighbours. It is invisible, so it could hide
-/// something from a user who makes a decision by what they see.
+/// Whether a character only joins or separates its neighbours, or selects a variant of the one before
+/// it. It is invisible, so it could hide something from a user who makes a decision by what they see.
+/// The selectors above U+E0000, in which whole texts can be hidden, are active instead.
 pub fn is_joiner(c: char) -> bool {
-    matches!(c, '\u{200c}' | '\u{200d}')
+    matches!(c, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
 }
 
 /// Returns equivalent JSON with `\u` escapes instead of active characters, for display.
@@ -75,7 +81,32 @@ pub fn escape_control(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use icu_properties::CodePointSetData;
+    use icu_properties::props::{
+        BidiControl, DefaultIgnorableCodePoint, JoinControl, VariationSelector,
+    };
+
     use super::*;
+
+    /// A safety promise: no character that hides or drives something is missing, and none is listed
+    /// that does neither.
+    #[test]
+    fn lists_are_complete_by_unicodes_data() {
+        let ignorable = CodePointSetData::new::<DefaultIgnorableCodePoint>();
+        let direction = CodePointSetData::new::<BidiControl>();
+        let joining = CodePointSetData::new::<JoinControl>();
+        let variants = CodePointSetData::new::<VariationSelector>();
+        for c in '\0'..=char::MAX {
+            let is_other = matches!(c, '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}');
+            let is_control = c.is_control() && !matches!(c, '\t' | '\n');
+            let is_listed =
+                ignorable.contains(c) || direction.contains(c) || is_control || is_other;
+            assert_eq!(is_active(c) || is_joiner(c), is_listed, "{c:?}");
+            let joins = joining.contains(c) || variants.contains(c) && c < '\u{e0000}';
+            assert_eq!(is_joiner(c), joins, "{c:?}");
+            assert!(!(is_active(c) && is_joiner(c)), "{c:?}");
+        }
+    }
 
     #[test]
     fn control_and_invisible_characters_are_active() {

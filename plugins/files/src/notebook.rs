@@ -6,6 +6,7 @@
 use std::fmt::{self, Write as _};
 use std::marker::PhantomData;
 
+use anstream::adapter::strip_str;
 use cofferdam_sdk::shorten;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -80,7 +81,7 @@ impl Item for Output {
             push_line(&mut output, &format!("{}: {}", self.ename, self.evalue));
         }
         push_line(&mut output, &self.traceback.text);
-        push_line(text, &shorten(&without_escapes(&output), MAX_OUTPUT_BYTES));
+        push_line(text, &shorten(&strip_str(&output).to_string(), MAX_OUTPUT_BYTES));
         if text.len() >= MAX_OUTPUTS_BYTES {
             text.push_str("[further outputs left out]\n");
         }
@@ -190,24 +191,6 @@ fn push_line(text: &mut String, line: &str) {
     }
 }
 
-/// Removes the escape sequences of terminals, such as colours.
-fn without_escapes(text: &str) -> String {
-    let mut parts = text.split('\u{1b}');
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.strip_prefix('[') {
-            // ECMA-48: parameters, then one final byte.
-            Some(rest) => plain.push_str(
-                rest.trim_start_matches(|c| matches!(c, ' '..='?'))
-                    .strip_prefix(|c| matches!(c, '@'..='~'))
-                    .unwrap_or_default(),
-            ),
-            None => plain.push_str(part),
-        }
-    }
-    plain
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -288,20 +271,6 @@ pub(crate) mod tests {
             &deep,
         ] {
             assert_eq!(text(json), None, "{}", &json[..json.len().min(40)]);
-        }
-    }
-
-    #[test]
-    fn escape_sequences_are_removed() {
-        for (text, plain) in [
-            ("\u{1b}[0;31mred\u{1b}[0m", "red"),
-            ("a\u{1b}[?25lb", "ab"),
-            ("\u{1b}[", ""),
-            ("\u{1b}[1;\u{e9}", ""),
-            ("a\u{1b}", "a"),
-            ("[0m", "[0m"),
-        ] {
-            assert_eq!(without_escapes(text), plain, "{text:?}");
         }
     }
 }

@@ -17,6 +17,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 use crate::ToolError;
 
 /// The default limit of a response body, in bytes.
@@ -144,15 +146,9 @@ impl<'a> Parts<'a> {
 /// Percent-encodes text for a query: all bytes except letters, digits and `-._~` (RFC 3986, section
 /// 2.1).
 pub fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
+    const IN_QUERY: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, IN_QUERY).to_string()
 }
 
 impl fmt::Display for Error {

@@ -105,6 +105,13 @@ fn mcpb(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
     zip(project, release, &scratch.0, &name, None)
 }
 
+/// The entry of the MCP registry: where its clients find the packages.
+pub fn server_json(project: &Project, release: &Release) -> Result<PathBuf> {
+    let file = release.directory.join("server.json");
+    write(&file, fill(project, release, "server.json")?)?;
+    Ok(file)
+}
+
 /// Makes a zip file of a directory. `record` is the directory of a wheel in which the list of its
 /// files stands.
 fn zip(
@@ -146,16 +153,19 @@ impl Scratch {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use std::os::unix::fs::PermissionsExt as _;
+    use std::process::Command;
+
+    use serde_json::Value;
 
     use super::*;
     use crate::process::ask;
     use crate::project::{Profile, read};
 
     /// A project that builds in `target`, and a tree with a shell script as the command.
-    fn release(target: &Path) -> (Project, Release, Tree) {
+    pub fn release(target: &Path) -> (Project, Release, Tree) {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned();
         let project = Project { root, target: target.to_owned(), profile: Profile::Release };
         let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -171,6 +181,66 @@ mod tests {
         fs::set_permissions(&command, fs::Permissions::from_mode(0o755)).unwrap();
         write(&tree.root.join("lib/cofferdam/plugins/files.wasm"), "\0asm").unwrap();
         (project, release, tree)
+    }
+
+    /// A program that `cargo xtask programs` has installed into `target/clients`; `None` without it.
+    pub fn client(path: &str) -> Option<Command> {
+        let clients = Project::find().unwrap().target.join("clients");
+        let program = clients.join(path);
+        program.is_file().then(|| native(&program))
+    }
+
+    /// The registry's own schema and rules, as skillsaw brings them.
+    #[test]
+    fn the_entry_of_the_mcp_registry_is_valid() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (project, release, _) = release(scratch.path());
+        let file = server_json(&project, &release).unwrap();
+        let entry: Value = serde_json::from_str(&read_text(&file).unwrap()).unwrap();
+        assert_eq!(entry["version"], release.version);
+        let description = entry["description"].as_str().unwrap();
+        assert!((1..=100).contains(&description.chars().count()), "{description}");
+        // The registry finds the name in the packages, which proves who they belong to.
+        let name = entry["name"].as_str().unwrap();
+        let text = |file: &str| fill(&project, &release, file).unwrap();
+        let npm: Value = serde_json::from_str(&text("npm/package.json")).unwrap();
+        assert_eq!(npm["mcpName"], name);
+        assert!(text("wheel/METADATA").contains(&format!("\nmcp-name: {name}\n")));
+        for package in entry["packages"].as_array().unwrap() {
+            assert_eq!(
+                (&package["identifier"], &package["version"]),
+                (&npm["name"], &entry["version"])
+            );
+            assert_eq!(package["transport"]["type"], "stdio");
+        }
+        let Some(mut skillsaw) = client("packages/bin/skillsaw") else { return };
+        let directory = file.parent().unwrap();
+        output(skillsaw.arg("lint").arg(directory)).unwrap();
+        // It does look at the file.
+        write(&file, read_text(&file).unwrap().replace("\"identifier\"", "\"other\"")).unwrap();
+        let mut skillsaw = client("packages/bin/skillsaw").unwrap();
+        assert!(output(skillsaw.arg("lint").arg(directory)).is_err());
+    }
+
+    /// The packer of MCP bundles checks its manifest.
+    #[test]
+    fn the_mcp_bundle_is_valid() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (project, release, tree) = release(scratch.path());
+        let bundle = mcpb(&project, &release, &tree).unwrap();
+        let Some(mut unpack) = client("npm/node_modules/.bin/mcpb") else { return };
+        let into = scratch.path().join("bundle");
+        output(unpack.arg("unpack").arg(bundle).arg(&into)).unwrap();
+        let validate = |manifest: &Path| {
+            let mut packer = client("npm/node_modules/.bin/mcpb").unwrap();
+            output(packer.arg("validate").arg(manifest))
+        };
+        validate(&into.join("manifest.json")).unwrap();
+        let command = into.join("server/bin/cofferdam");
+        assert_eq!(ask(&mut native(&command)).unwrap_or_default(), "files.wasm");
+        let manifest = read_text(&into.join("manifest.json")).unwrap();
+        write(&into.join("bad.json"), manifest.replace("\"server\"", "\"servant\"")).unwrap();
+        assert!(validate(&into.join("bad.json")).is_err());
     }
 
     #[test]

@@ -20,7 +20,8 @@ const SHELLS: [(&str, &str); 3] = [
     ("zsh", "share/zsh/site-functions/_cofferdam"),
 ];
 
-const DOCUMENTS: [&str; 4] = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+const DOCUMENTS: [&str; 5] =
+    ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "SECURITY.md"];
 
 /// A directory with the files of a package.
 pub struct Tree {
@@ -50,6 +51,16 @@ impl Tree {
         for document in DOCUMENTS {
             tree.add(&project.root.join(document), &format!("share/doc/cofferdam/{document}"))?;
         }
+        for recipe in files_below(&project.root.join("deploy"))? {
+            let name = recipe.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            tree.add(&recipe, &format!("share/doc/cofferdam/deploy/{name}"))?;
+        }
+        for schema in files_below(&project.root.join("schemas"))? {
+            if schema.extension().is_some_and(|suffix| suffix == "json") {
+                let name = schema.strip_prefix(project.root.join("schemas"))?.display().to_string();
+                tree.add(&schema, &format!("share/cofferdam/schemas/{name}"))?;
+            }
+        }
         let command = || native(tree.root.join("bin/cofferdam"));
         for (shell, path) in SHELLS {
             let completions = output(command().args(["completions", shell]))?;
@@ -74,5 +85,48 @@ impl Tree {
             copy(&file, &directory.join(file.strip_prefix(&self.root)?))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::dist::formats::tests::release;
+
+    /// A script in place of the command, which writes its manual and its completions.
+    const COMMAND: &str = "#!/bin/sh\ncase $1 in\n\
+        completions) echo \"completions of $2\" ;;\n\
+        man) echo manual >\"$2/cofferdam.1\" ;;\nesac\n";
+
+    #[test]
+    fn packages_have_all_that_belongs_to_a_command() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (project, release, _) = release(scratch.path());
+        let binary = scratch.path().join("command");
+        write(&binary, COMMAND).unwrap();
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+        for plugin in ["files.wasm", "files.cwasm", "eslint.wasm"] {
+            write(&project.built("plugins").join(plugin), "\0asm").unwrap();
+        }
+        let tree = Tree::make(&project, &release, &binary).unwrap();
+        for file in [
+            "bin/cofferdam",
+            "lib/cofferdam/plugins/files.wasm",
+            "share/man/man1/cofferdam.1",
+            "share/bash-completion/completions/cofferdam",
+            "share/fish/vendor_completions.d/cofferdam.fish",
+            "share/zsh/site-functions/_cofferdam",
+            "share/doc/cofferdam/SECURITY.md",
+            "share/doc/cofferdam/deploy/cofferdam.service",
+            "share/cofferdam/schemas/settings.json",
+            "share/cofferdam/schemas/tools/files.glob.input.json",
+        ] {
+            assert!(tree.root.join(file).is_file(), "{file}");
+        }
+        let plugins = files_below(&tree.root.join("lib")).unwrap();
+        assert_eq!(plugins.len(), 1, "{plugins:?}");
     }
 }

@@ -47,7 +47,7 @@ pub fn python(project: &Project, base: &Python, programs: &mut Programs) -> Resu
 /// # Errors
 /// For the reasons of [`python`] and [`npm`].
 pub fn clients(project: &Project, base: &Python) -> Result<()> {
-    let [python, langchain, npm] = &clients_directories(project);
+    let [python, langchain, packages, npm] = &clients_directories(project);
     let locks = &client_locks(project);
     let install = |name: &str, into: &Path, what: &str| {
         let lock = locks.join(format!("{name}.txt"));
@@ -57,8 +57,15 @@ pub fn clients(project: &Project, base: &Python) -> Result<()> {
         let clients = [
             scope.spawn(|| install("python", python, "MCP's client, frameworks, Node.js")),
             scope.spawn(|| install("langchain", langchain, "LangChain's MCP client")),
+            scope.spawn(|| install("packages", packages, "validators of packages")),
             scope.spawn(|| {
-                modules(project, "clients-npm", locks, npm, "MCP's client and conformance suite")
+                modules(
+                    project,
+                    "clients-npm",
+                    locks,
+                    npm,
+                    "MCP's client, conformance suite, packer",
+                )
             }),
         ];
         let ended =

@@ -543,6 +543,15 @@ mod tests {
         assert_eq!(decide(policy.role("r")).call, Limits::DEFAULT.call);
     }
 
+    /// `"$schema"` is for editors. A comment (`#:schema`) needs nothing.
+    #[test]
+    fn settings_can_name_their_schema() {
+        let text = "#:schema ./settings.json\n'$schema' = './settings.json'\nask = ['a.b']\n";
+        let settings = Settings::parse(text).unwrap();
+        assert_eq!(settings.schema.as_deref(), Some("./settings.json"));
+        assert_eq!(policy(text).unwrap().ask_without_tools(&[]), ["a.b"]);
+    }
+
     #[test]
     fn invalid_settings_are_refused() {
         for (toml, wanted) in [

@@ -17,6 +17,9 @@ use super::{
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(title = "cofferdam.toml")]
 pub struct Settings {
+    /// Where an editor finds this schema: a file or an address. It has no other effect.
+    #[serde(rename = "$schema")]
+    pub schema: Option<String>,
     /// The linters of each language: `python = "pyflakes"`, or several. An empty list turns linting
     /// of a language off.
     pub linters: BTreeMap<String, OneOrMore>,

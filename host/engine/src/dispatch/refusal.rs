@@ -102,7 +102,7 @@ impl From<DecodeError> for Refusal {
 fn arguments(schema: &Value) -> String {
     let mut schema = schema.clone();
     if let Some(fields) = schema.as_object_mut() {
-        for key in ["$schema", "title", "examples", "type", "additionalProperties"] {
+        for key in ["$schema", "$id", "title", "examples", "type", "additionalProperties"] {
             fields.shift_remove(key);
         }
     }

@@ -24,6 +24,9 @@ pub struct Config {
     pub plugins: Vec<PathBuf>,
     /// Plugins in the workspace's lock file that the user has accepted.
     pub pinned: Vec<Pinned>,
+    /// The names of plugins that the user has installed in any workspace. Settings about them are not
+    /// reported as mistakes where they are not loaded.
+    pub installed: Vec<String>,
     /// The layers of settings; later ones override earlier ones.
     pub settings: Vec<Settings>,
     /// An additional role, such as that of an agent definition. It replaces a role of the same
@@ -59,6 +62,7 @@ impl Config {
             built_in: None,
             plugins: Vec::new(),
             pinned: Vec::new(),
+            installed: Vec::new(),
             settings: Vec::new(),
             role: None,
             cache: None,

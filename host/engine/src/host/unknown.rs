@@ -5,12 +5,23 @@ use cofferdam_core::schema::nearest;
 use cofferdam_plugin::registry::Registry;
 
 /// Finds names in layers of settings that do not exist. Returns one sentence for each, with its
-/// place and the names that exist.
-pub(super) fn names(layers: &[Settings], policy: &Policy, registry: &Registry) -> Vec<String> {
+/// place and the names that exist. The user's settings apply to all workspaces, so what they say about
+/// the plugins `installed`, which other workspaces use, is no mistake.
+pub(super) fn names(
+    layers: &[Settings],
+    policy: &Policy,
+    registry: &Registry,
+    installed: &[String],
+) -> Vec<String> {
     let tools = registry.names();
+    let is_elsewhere = |pattern: &str| {
+        let plugin = pattern.split_once('.').map_or(pattern, |(plugin, _)| plugin);
+        installed.iter().any(|name| name == plugin)
+    };
     let mut unknown: Vec<String> = policy
         .ask_without_tools(&tools)
         .iter()
+        .filter(|pattern| !is_elsewhere(pattern))
         .map(|pattern| {
             format!("nobody is asked for '{pattern}' (`ask`): there is no such tool here")
         })
@@ -29,13 +40,16 @@ pub(super) fn names(layers: &[Settings], policy: &Policy, registry: &Registry) -
             }));
         }
         let plugins = || registry.plugins().iter().map(|plugin| plugin.manifest.name.as_str());
-        for name in settings.grants.keys().filter(|name| !plugins().any(|plugin| plugin == *name)) {
+        let is_unknown = |name: &&String| !plugins().any(|plugin| plugin == *name);
+        let grants = settings.grants.keys().filter(|name| !is_elsewhere(name));
+        for name in grants.filter(is_unknown) {
             let meant = meant(name, plugins());
             unknown.push(format!("grants.{name}: there is no plugin '{name}' here{meant}"));
         }
         for name in settings.roles.keys() {
             let missing = policy.role(name).map(|role| role.without_tools(&tools));
-            unknown.extend(missing.into_iter().flatten().map(|pattern| {
+            let missing = missing.into_iter().flatten().filter(|pattern| !is_elsewhere(pattern));
+            unknown.extend(missing.map(|pattern| {
                 let known = registry.tools(None).map(|tool| tool.qualified_name().to_string());
                 let known: Vec<String> = known.collect();
                 let meant = meant(&pattern, known.iter().map(String::as_str));

@@ -1,82 +1,121 @@
 //! Cumulative metrics of the calls in this process.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Histogram, MeterProvider as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::metrics::data::ResourceMetrics;
+use opentelemetry_sdk::metrics::reader::MetricReader;
+use opentelemetry_sdk::metrics::{
+    InstrumentKind, ManualReader, Pipeline, SdkMeterProvider, Temporality,
+};
+
+use super::scope;
 use cofferdam_core::outcome::Status;
 
 /// The upper bounds of the buckets of a duration, in seconds. Source: OpenTelemetry's semantic
 /// conventions for MCP, `mcp.server.operation.duration`.
-pub(super) const DURATION_BOUNDS_SECONDS: [f64; 14] =
+const DURATION_BOUNDS_SECONDS: [f64; 14] =
     [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
-
-/// How many tools are distinguished; all others are counted together.
-const MAX_TOOLS: usize = 2_000;
 
 /// The name of tools that do not exist. Source: the conventions for `error.type`, which define it
 /// for values that are not distinguished.
 pub(super) const OTHER_TOOL: &str = "_OTHER";
 
-/// The metrics of a process.
-#[derive(Default)]
+/// The metrics of a process. The library distinguishes at most 2,000 combinations of tool and outcome.
 pub(super) struct Metrics {
-    durations: Mutex<BTreeMap<(String, Outcome), Histogram>>,
+    /// What the reader reads from, and holds only weakly.
+    _provider: SdkMeterProvider,
+    reader: Reader,
+    durations: Histogram<f64>,
+    busy: Counter<u64>,
     /// The number of accepted calls that have not ended.
-    held: AtomicUsize,
-    /// The number of calls that were rejected because there were too many.
-    busy: AtomicUsize,
+    held: Arc<AtomicUsize>,
 }
 
-/// The outcome of a call, sorted by its name.
-type Outcome = &'static str;
+/// Reads the metrics when they are to be sent. The provider owns one handle, the exporter the other.
+#[derive(Debug, Clone)]
+struct Reader(Arc<ManualReader>);
 
-/// A histogram of durations in seconds.
-#[derive(Clone, Default)]
-pub(super) struct Histogram {
-    pub count: u64,
-    pub sum: f64,
-    pub min: f64,
-    pub max: f64,
-    /// The number of durations up to each bound and above the previous one; the last bucket is for
-    /// durations above all bounds.
-    pub buckets: [u64; DURATION_BOUNDS_SECONDS.len() + 1],
-}
+impl MetricReader for Reader {
+    fn register_pipeline(&self, pipeline: Weak<Pipeline>) {
+        self.0.register_pipeline(pipeline);
+    }
 
-impl Histogram {
-    fn add(&mut self, seconds: f64) {
-        (self.min, self.max) = match self.count {
-            0 => (seconds, seconds),
-            _ => (self.min.min(seconds), self.max.max(seconds)),
-        };
-        self.count += 1;
-        self.sum += seconds;
-        self.buckets[DURATION_BOUNDS_SECONDS.partition_point(|bound| *bound < seconds)] += 1;
+    fn collect(&self, metrics: &mut ResourceMetrics) -> OTelSdkResult {
+        self.0.collect(metrics)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.0.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+
+    fn temporality(&self, kind: InstrumentKind) -> Temporality {
+        self.0.temporality(kind)
     }
 }
 
 impl Metrics {
-    /// Counts a call that ended.
-    pub(super) fn ended(&self, tool: &str, status: Status, seconds: f64) {
-        let mut durations = self.durations.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut key = (tool.to_owned(), status.as_str());
-        if durations.len() >= MAX_TOOLS && !durations.contains_key(&key) {
-            OTHER_TOOL.clone_into(&mut key.0);
-        }
-        durations.entry(key).or_default().add(seconds);
+    /// Metrics of a host that runs up to `workers` calls at a time.
+    pub(super) fn new(resource: Resource, workers: usize) -> Self {
+        let reader = Reader(Arc::new(ManualReader::builder().build()));
+        let provider =
+            SdkMeterProvider::builder().with_resource(resource).with_reader(reader.clone()).build();
+        let meter = provider.meter_with_scope(scope());
+        let held: Arc<AtomicUsize> = Arc::default();
+        let gauge =
+            |name: &'static str, description: &'static str, of: fn(usize, usize) -> usize| {
+                let held = Arc::clone(&held);
+                meter
+                    .u64_observable_gauge(name)
+                    .with_description(description)
+                    .with_unit("{call}")
+                    .with_callback(move |gauge| {
+                        gauge.observe(of(held.load(Ordering::Relaxed), workers) as u64, &[]);
+                    })
+                    .build();
+            };
+        gauge("cofferdam.calls.running", "Calls that a worker runs.", usize::min);
+        gauge(
+            "cofferdam.calls.waiting",
+            "Calls that wait for a free worker.",
+            usize::saturating_sub,
+        );
+        let busy = meter
+            .u64_counter("cofferdam.calls.busy")
+            .with_description("Calls that were not taken, since too many waited.")
+            .with_unit("{call}")
+            .build();
+        // Is sent from the start.
+        busy.add(0, &[]);
+        let durations = meter
+            .f64_histogram("cofferdam.call.duration")
+            .with_description("How long calls took, refused ones included.")
+            .with_unit("s")
+            .with_boundaries(DURATION_BOUNDS_SECONDS.to_vec())
+            .build();
+        Self { _provider: provider, reader, durations, busy, held }
     }
 
-    /// The durations by tool and outcome.
-    pub(super) fn durations(&self) -> BTreeMap<(String, Outcome), Histogram> {
-        self.durations.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Counts a call that ended.
+    pub(super) fn ended(&self, tool: &str, status: Status, seconds: f64) {
+        let attributes = [
+            KeyValue::new("gen_ai.tool.name", tool.to_owned()),
+            KeyValue::new("cofferdam.outcome", status.as_str()),
+        ];
+        self.durations.record(seconds, &attributes);
     }
 
     pub(super) fn refused(&self) {
-        self.busy.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn busy(&self) -> usize {
-        self.busy.load(Ordering::Relaxed)
+        self.busy.add(1, &[]);
     }
 
     pub(super) fn hold(&self) {
@@ -87,40 +126,10 @@ impl Metrics {
         self.held.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_counted_in_buckets_with_inclusive_bounds() {
-        let metrics = Metrics::default();
-        for seconds in [0.0, 0.01, 0.011, 300.0, 300.5] {
-            metrics.ended("a.b", Status::Executed, seconds);
-        }
-        metrics.ended("a.b", Status::Limit, 1.0);
-        let durations = metrics.durations();
-        let executed = &durations[&("a.b".to_owned(), "executed")];
-        let mut buckets = [0; DURATION_BOUNDS_SECONDS.len() + 1];
-        (buckets[0], buckets[1], buckets[13], buckets[14]) = (2, 1, 1, 1);
-        assert_eq!(executed.buckets, buckets);
-        assert_eq!((executed.count, executed.min, executed.max), (5, 0.0, 300.5));
-        assert!((executed.sum - 600.521).abs() < 1e-9);
-        assert_eq!(durations[&("a.b".to_owned(), "limit")].count, 1);
-    }
-
-    #[test]
-    fn the_number_of_distinguished_tools_is_limited() {
-        let metrics = Metrics::default();
-        for number in 0..MAX_TOOLS + 10 {
-            metrics.ended(&format!("a.{number}"), Status::Executed, 1.0);
-        }
-        let durations = metrics.durations();
-        assert_eq!(durations.len(), MAX_TOOLS + 1);
-        assert_eq!(durations[&(OTHER_TOOL.to_owned(), "executed")].count, 10);
+    /// The metrics so far; `None` if the library can't collect them.
+    pub(super) fn collect(&self) -> Option<ResourceMetrics> {
+        let mut metrics = ResourceMetrics::default();
+        self.reader.collect(&mut metrics).ok()?;
+        Some(metrics)
     }
 }

@@ -1,25 +1,25 @@
 //! Telemetry for the operator's systems: a span for each call, and metrics, sent with
-//! OpenTelemetry's protocol (OTLP over HTTP, in JSON). It is off unless the environment names a
-//! target. When it is on, it costs a call only a few allocations, and calls never wait for it.
+//! OpenTelemetry's protocol (OTLP over HTTP) by its own exporters, which use the user's HTTP client. It
+//! is off unless the environment names a target. When it is on, it costs a call only a few allocations, and calls never wait for it.
 //!
 //! Names follow OpenTelemetry's semantic conventions for MCP and generative AI,
 //! <https://github.com/open-telemetry/semantic-conventions-genai>. Arguments, results, and messages
 //! of failures, which may quote them, are not sent.
-//!
-//! OpenTelemetry's own libraries are not used: they would enable other features of the engine's
-//! dependencies (`anyhow`, by way of `prost-derive`), so everything would be built twice.
 
 mod context;
-mod encode;
 mod export;
 mod metrics;
 mod settings;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
-use serde_json::Value;
+use opentelemetry::trace::{
+    SpanContext, SpanId, SpanKind, Status as SpanStatus, TraceFlags, TraceId, TraceState,
+};
+use opentelemetry::{InstrumentationScope, KeyValue, Value};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -59,31 +59,9 @@ pub struct McpRequest {
     pub http: bool,
 }
 
-/// The span of a call that ended.
-struct Span {
-    trace: [u8; 16],
-    id: [u8; 8],
-    parent: Option<[u8; 8]>,
-    state: Option<String>,
-    name: String,
-    kind: Kind,
-    /// The start, in nanoseconds of Unix time.
-    start: u128,
-    end: u128,
-    attributes: Vec<(&'static str, Value)>,
-    failed: bool,
-}
-
-/// The role of this process in a span. Source: OTLP's `SpanKind`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Internal = 1,
-    Server = 2,
-}
-
 /// Collects telemetry, and sends it in the background.
 pub struct Telemetry {
-    spans: Option<mpsc::Sender<Span>>,
+    spans: Option<mpsc::Sender<SpanData>>,
     metrics: Arc<Metrics>,
     parent: Option<Parent>,
     is_full: AtomicBool,
@@ -111,7 +89,7 @@ impl Telemetry {
     /// tokio runtime.
     pub fn start(mut settings: Settings, workers: usize) -> Arc<Self> {
         let (spans, received) = mpsc::channel(MAX_WAITING_SPANS);
-        let metrics: Arc<Metrics> = Arc::default();
+        let metrics = Arc::new(Metrics::new(settings.resource.clone(), workers));
         let end = CancellationToken::new();
         let telemetry = Self {
             spans: settings.traces.is_some().then_some(spans),
@@ -121,9 +99,13 @@ impl Telemetry {
             end: end.clone(),
             task: Mutex::default(),
         };
-        let exporter = Exporter { settings, spans: received, metrics, workers, end };
-        let task = tokio::spawn(exporter.run());
-        *telemetry.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        match Exporter::new(settings, received, metrics, end) {
+            Ok(exporter) => {
+                let task = tokio::spawn(exporter.run());
+                *telemetry.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+            }
+            Err(error) => tracing::warn!("telemetry is off: {error}"),
+        }
         Arc::new(telemetry)
     }
 
@@ -165,51 +147,69 @@ impl Telemetry {
     }
 }
 
-fn span(record: &Record, tool: &str, parent: Option<&Parent>, origin: &Origin) -> Span {
-    let end = record.timestamp.as_nanosecond().try_into().unwrap_or_default();
+fn span(record: &Record, tool: &str, parent: Option<&Parent>, origin: &Origin) -> SpanData {
+    let end_time = SystemTime::from(record.timestamp);
     let took = Duration::try_from_secs_f64(record.latency_ms / 1000.0).unwrap_or_default();
-    let (name, kind) = match origin.request {
-        Some(_) => (format!("tools/call {tool}"), Kind::Server),
-        None => (format!("execute_tool {tool}"), Kind::Internal),
+    let (name, span_kind) = match origin.request {
+        Some(_) => (format!("tools/call {tool}"), SpanKind::Server),
+        None => (format!("execute_tool {tool}"), SpanKind::Internal),
     };
+    let trace = parent.map_or_else(|| *Uuid::new_v4().as_bytes(), |parent| parent.trace);
+    let id = Uuid::new_v4().as_u64_pair().0.to_be_bytes();
+    let state = parent.and_then(|parent| parent.state.as_deref()?.parse::<TraceState>().ok());
     let failed = record.outcome() != Status::Executed;
-    let mut attributes = vec![
-        ("gen_ai.operation.name", "execute_tool".into()),
-        ("gen_ai.tool.name", tool.into()),
-        ("gen_ai.tool.call.id", record.call.as_str().into()),
-        ("cofferdam.outcome", record.outcome().as_str().into()),
-        ("cofferdam.output.bytes", record.output_bytes.into()),
-    ];
-    if let Some(McpRequest { id, revision, http }) = &origin.request {
-        attributes.push(("mcp.method.name", "tools/call".into()));
-        attributes.push(("jsonrpc.request.id", id.as_str().into()));
-        let revision = revision.as_deref();
-        attributes.extend(revision.map(|it| ("mcp.protocol.version", it.into())));
-        attributes.push(("network.transport", if *http { "tcp" } else { "pipe" }.into()));
-        attributes.extend(http.then(|| ("network.protocol.name", "http".into())));
-    }
-    let code = record.code.as_deref();
-    attributes.extend(code.map(|code| ("error.type", code.into())));
-    let role = record.role.as_deref();
-    attributes.extend(role.map(|role| ("cofferdam.role", role.into())));
-    let commit = record.commit.as_deref();
-    attributes.extend(commit.map(|commit| ("cofferdam.commit", commit.into())));
-    attributes.extend(record.dry_run.then(|| ("cofferdam.dry_run", true.into())));
-    Span {
-        trace: parent.map_or_else(|| *Uuid::new_v4().as_bytes(), |parent| parent.trace),
-        id: Uuid::new_v4().as_u64_pair().0.to_be_bytes(),
-        parent: parent.map(|parent| parent.span),
-        state: parent.and_then(|parent| parent.state.clone()),
-        name,
-        kind,
-        start: u128::saturating_sub(end, took.as_nanos()),
-        end,
-        attributes,
-        failed,
+    SpanData {
+        span_context: SpanContext::new(
+            TraceId::from_bytes(trace),
+            SpanId::from_bytes(id),
+            TraceFlags::SAMPLED,
+            false,
+            state.unwrap_or_default(),
+        ),
+        parent_span_id: parent.map_or(SpanId::INVALID, |parent| SpanId::from_bytes(parent.span)),
+        parent_span_is_remote: parent.is_some(),
+        span_kind,
+        name: name.into(),
+        start_time: end_time.checked_sub(took).unwrap_or(end_time),
+        end_time,
+        attributes: attributes(record, tool, origin),
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: if failed { SpanStatus::error("") } else { SpanStatus::Unset },
+        instrumentation_scope: scope(),
     }
 }
 
-/// The current time in nanoseconds of Unix time.
-fn now() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
+fn attributes(record: &Record, tool: &str, origin: &Origin) -> Vec<KeyValue> {
+    let mut attributes = vec![
+        KeyValue::new("gen_ai.operation.name", "execute_tool"),
+        KeyValue::new("gen_ai.tool.name", tool.to_owned()),
+        KeyValue::new("gen_ai.tool.call.id", record.call.clone()),
+        KeyValue::new("cofferdam.outcome", record.outcome().as_str()),
+        KeyValue::new(
+            "cofferdam.output.bytes",
+            i64::try_from(record.output_bytes).unwrap_or(i64::MAX),
+        ),
+    ];
+    let mut add = |name: &'static str, value: Option<Value>| {
+        attributes.extend(value.map(|value| KeyValue::new(name, value)));
+    };
+    if let Some(McpRequest { id, revision, http }) = &origin.request {
+        add("mcp.method.name", Some("tools/call".into()));
+        add("jsonrpc.request.id", Some(id.clone().into()));
+        add("mcp.protocol.version", revision.clone().map(Value::from));
+        add("network.transport", Some(if *http { "tcp" } else { "pipe" }.into()));
+        add("network.protocol.name", http.then(|| "http".into()));
+    }
+    add("error.type", record.code.clone().map(Value::from));
+    add("cofferdam.role", record.role.clone().map(Value::from));
+    add("cofferdam.commit", record.commit.clone().map(Value::from));
+    add("cofferdam.dry_run", record.dry_run.then(|| true.into()));
+    attributes
+}
+
+/// The name and version under which everything is sent.
+fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder("cofferdam").with_version(env!("CARGO_PKG_VERSION")).build()
 }

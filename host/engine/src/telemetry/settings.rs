@@ -9,9 +9,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use hyper::header::HeaderName;
+use opentelemetry::KeyValue;
+use opentelemetry_otlp::{Compression, Protocol};
+use opentelemetry_sdk::Resource;
 use percent_encoding::percent_decode_str;
 
 use super::Parent;
+use cofferdam_plugin::http::Proxies;
 use cofferdam_plugin::source::Address;
 
 /// Where telemetry is sent, and how often. At least one signal has a target.
@@ -20,8 +24,9 @@ pub struct Settings {
     pub(super) metrics: Option<Target>,
     /// A file with trusted certificate authorities, in addition to those of browsers.
     pub(super) ca_file: Option<PathBuf>,
-    /// The attributes of the resource that describes this service.
-    pub(super) resource: Vec<(String, String)>,
+    pub(super) proxies: Proxies,
+    /// The resource that describes this service.
+    pub(super) resource: Resource,
     /// The span that the process belongs to.
     pub(super) parent: Option<Parent>,
     /// How long spans are collected before they are sent.
@@ -35,6 +40,9 @@ pub(super) struct Target {
     pub(super) address: Address,
     /// Headers that may contain secrets, and are never shown.
     pub(super) headers: Vec<(HeaderName, String)>,
+    pub(super) protocol: Protocol,
+    pub(super) compression: Option<Compression>,
+    /// The time for a request with all of its retries.
     pub(super) timeout: Duration,
 }
 
@@ -78,6 +86,7 @@ impl Settings {
             resource.retain(|(known, _)| known != "service.name");
             resource.push(("service.name".to_owned(), name.to_owned()));
         }
+        let resource = resource.into_iter().map(|(name, value)| KeyValue::new(name, value));
         let parent = variables.get("TRACEPARENT").and_then(|parent| parent.parse().ok());
         Ok(Some(Self {
             traces,
@@ -86,7 +95,12 @@ impl Settings {
                 .get("OTEL_EXPORTER_OTLP_CERTIFICATE")
                 .or_else(|| variables.get("SSL_CERT_FILE"))
                 .map(PathBuf::from),
-            resource,
+            proxies: Proxies::from_variables(|name| variables.get(name).map(str::to_owned))
+                .map_err(|error| SettingsError {
+                    variable: error.variable.to_owned(),
+                    why: "it is no address of an HTTP proxy".to_owned(),
+                })?,
+            resource: Resource::builder_empty().with_attributes(resource).build(),
             parent: parent.map(|parent: Parent| parent.with_state(variables.get("TRACESTATE"))),
             delay: variables.time("OTEL_BSP_SCHEDULE_DELAY", 5_000)?,
             interval: variables.time("OTEL_METRIC_EXPORT_INTERVAL", 60_000)?,
@@ -131,15 +145,20 @@ impl<'a> Variables<'a> {
             wrong(&variable, why)
         };
         let address = Address::from_str(&format!("{address}{path}")).map_err(no_address)?;
-        let protocol = either("PROTOCOL");
-        match self.get(&protocol) {
-            // Collectors accept both encodings at the same address.
-            None | Some("http/json" | "http/protobuf") => {}
+        let (protocol, compression) = (either("PROTOCOL"), either("COMPRESSION"));
+        let protocol = match self.get(&protocol) {
+            None | Some("http/protobuf") => Protocol::HttpBinary,
+            Some("http/json") => Protocol::HttpJson,
             Some(_) => {
-                let why = "only OTLP over HTTP is spoken here (http/json)".to_owned();
+                let why = "there are 'http/protobuf' and 'http/json'".to_owned();
                 return Err(wrong(&protocol, why));
             }
-        }
+        };
+        let compression = match self.get(&compression) {
+            None | Some("none") => None,
+            Some("gzip") => Some(Compression::Gzip),
+            Some(_) => return Err(wrong(&compression, "there are 'gzip' and 'none'".to_owned())),
+        };
         let headers = either("HEADERS");
         let named = self.pairs(&headers)?.into_iter().map(|(name, value)| {
             let name = HeaderName::from_str(&name);
@@ -151,6 +170,8 @@ impl<'a> Variables<'a> {
         Ok(Some(Target {
             address,
             headers: named.ok_or_else(no_header)?,
+            protocol,
+            compression,
             timeout: self.time(&either("TIMEOUT"), 10_000)?,
         }))
     }
@@ -234,6 +255,8 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "y=2"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "50"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+            ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
             ("OTEL_RESOURCE_ATTRIBUTES", "service.name=lost,team=tools"),
             ("OTEL_SERVICE_NAME", "ours"),
         ]);
@@ -244,9 +267,14 @@ mod tests {
         };
         assert_eq!(headers(&settings.traces), ["api-key: a key", "x: 1=2"]);
         assert_eq!(headers(&settings.metrics), ["y: 2"]);
-        assert_eq!(settings.traces.unwrap().timeout, Duration::from_millis(50));
+        assert_eq!(settings.traces.as_ref().unwrap().timeout, Duration::from_millis(50));
         let mut names: Vec<String> =
             settings.resource.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let traces = settings.traces.as_ref().unwrap();
+        assert_eq!(
+            (traces.protocol, traces.compression),
+            (Protocol::HttpJson, Some(Compression::Gzip))
+        );
         names.sort();
         let version = format!("service.version={}", env!("CARGO_PKG_VERSION"));
         assert_eq!(names, ["service.name=ours", &version, "team=tools"]);
@@ -260,6 +288,7 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_HEADERS", "a=a-secret%0a"),
             ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=a-secret%ff"),
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "a-secret"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
             ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "localhost:4318"),

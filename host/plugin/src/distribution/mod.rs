@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 
 use self::oci::{Credentials, Login};
 use crate::digest::Digest;
-use crate::http::{Client, ClientError};
+use crate::http::{Client, ClientError, Proxies};
 use crate::registry::MAX_COMPONENT_BYTES;
 use crate::source::{Reference, Source, SourceOrigin};
 use cofferdam_core::policy::RegistrySettings;
@@ -98,6 +98,13 @@ impl Distribution {
         Self { client: Client::new(ca_file), docker, registries: BTreeMap::new() }
     }
 
+    /// Sends all requests through the proxies of the user's environment.
+    #[must_use]
+    pub fn through(mut self, proxies: Proxies) -> Self {
+        self.client = self.client.through(proxies);
+        self
+    }
+
     /// Adds the user's settings for registries.
     #[must_use]
     pub fn with_registries(mut self, registries: BTreeMap<String, RegistrySettings>) -> Self {
@@ -122,7 +129,8 @@ impl Distribution {
                 Source::File(path) => file::fetch(path, workspace),
                 Source::Web(address) => web::fetch(&self.client, address, origin).await,
                 Source::Registry(reference) => {
-                    oci::pull(&self.client, self.login(reference)?, reference, origin).await
+                    let login = self.login(reference).await?;
+                    oci::pull(&self.client, login, reference, origin).await
                 }
             };
             fetched.map_err(|error| match error {
@@ -147,15 +155,18 @@ impl Distribution {
         reference: &'a Reference,
         plugin: &'a oci::Artifact<'a>,
     ) -> BoxFuture<'a, Result<Digest, FetchError>> {
-        async move { oci::push(&self.client, self.login(reference)?, reference, plugin).await }
-            .boxed()
+        async move {
+            let login = self.login(reference).await?;
+            oci::push(&self.client, login, reference, plugin).await
+        }
+        .boxed()
     }
 
     /// The credentials for a registry, and the origin that may receive them.
-    fn login(&self, reference: &Reference) -> Result<Login, FetchError> {
+    async fn login(&self, reference: &Reference) -> Result<Login, FetchError> {
         let registry = reference.registry.authority();
         let credentials = match &self.docker {
-            Some(file) => Credentials::find(file, &registry)?,
+            Some(file) => Credentials::find(file, &registry).await?,
             None => None,
         };
         let settings = self.registries.get(&registry);

@@ -13,8 +13,9 @@ use hyper::{Method, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use super::connect::{Connector, Reach};
-use super::{CONNECT_TIMEOUT, ConnectErrorKind, USER_AGENT, http1};
+use super::connect::{Connector, Reach, Stream};
+use super::proxy::Proxies;
+use super::{CONNECT_TIMEOUT, ConnectError, ConnectErrorKind, USER_AGENT, http1};
 use crate::source::Address;
 use cofferdam_core::policy::{Origin, OriginSettings};
 
@@ -29,6 +30,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 pub struct Client {
     connector: Connector,
     ca_file: Option<PathBuf>,
+    proxies: Proxies,
     /// Further origins that the user has named.
     named: Vec<Origin>,
 }
@@ -112,7 +114,14 @@ impl Client {
     /// Creates a client that trusts the certificate authorities of browsers, and those in a PEM
     /// file.
     pub fn new(ca_file: Option<PathBuf>) -> Self {
-        Self { connector: Connector::default(), ca_file, named: Vec::new() }
+        Self { ca_file, ..Self::default() }
+    }
+
+    /// Sends requests through the proxies of the user's environment.
+    #[must_use]
+    pub fn through(mut self, proxies: Proxies) -> Self {
+        self.proxies = proxies;
+        self
     }
 
     /// Adds further origins that the user has named.
@@ -160,6 +169,15 @@ impl Client {
         Err(ClientError::Redirect(request.address, format!("more than {MAX_REDIRECTS} others")))
     }
 
+    async fn connect(&self, origin: &Origin, reach: Reach) -> Result<Stream, ConnectError> {
+        let settings =
+            OriginSettings { ca_file: self.ca_file.clone(), ..OriginSettings::new(origin.clone()) };
+        match self.proxies.of(origin) {
+            Some(proxy) => self.connector.connect_through(&proxy, &settings, reach).await,
+            None => self.connector.connect(&settings, reach).await,
+        }
+    }
+
     async fn send_once(
         &self,
         request: &Request,
@@ -170,9 +188,7 @@ impl Client {
         let origin = &address.origin;
         let broken =
             |error: &dyn fmt::Display| ClientError::Unreachable(format!("{origin}: {error}"));
-        let settings =
-            OriginSettings { ca_file: self.ca_file.clone(), ..OriginSettings::new(origin.clone()) };
-        let stream = timeout(CONNECT_TIMEOUT, self.connector.connect(&settings, reach)).await;
+        let stream = timeout(CONNECT_TIMEOUT, self.connect(origin, reach)).await;
         let stream =
             stream.map_err(|_| broken(&"connecting timed out"))?.map_err(
                 |refused| match refused.kind {

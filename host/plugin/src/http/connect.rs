@@ -1,14 +1,14 @@
-//! Connecting to an origin: DNS, address filter, TCP, TLS.
+//! Connecting to an origin: DNS, address filter, TCP, TLS; or through a proxy of the user.
 //!
 //! A name is resolved once, and the connection goes to an address that was checked: a name server
 //! can't return another address between check and connection.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::{fmt, io};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -18,6 +18,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
+use super::proxy::Proxy;
 use super::{ConnectError, ConnectErrorKind};
 use cofferdam_core::policy::{Origin, OriginHost, OriginSettings};
 
@@ -61,12 +62,50 @@ impl Connector {
         if !origin.is_secure() {
             return Ok(Box::new(stream));
         }
-        let name = match origin.host() {
-            OriginHost::Address(address) => ServerName::from(*address),
-            OriginHost::Name(name) => ServerName::try_from(name.clone())
-                .map_err(|error| ConnectError::new(ConnectErrorKind::Tls, error))?,
+        let name = server_name(origin)?;
+        self.secure(stream, name, origin, settings.ca_file.as_deref()).await
+    }
+
+    /// Connects to an encrypted origin through a proxy, which resolves its name: whether its address
+    /// is public is checked only if the origin is an address.
+    pub(super) async fn connect_through(
+        &self,
+        proxy: &Proxy,
+        settings: &OriginSettings,
+        reach: Reach,
+    ) -> Result<Stream, ConnectError> {
+        let (origin, ca_file) = (&settings.origin, settings.ca_file.as_deref());
+        if let (OriginHost::Address(address), Reach::Public) = (origin.host(), reach) {
+            public(origin, &[(*address, origin.port()).into()])?;
+        }
+        let (host, port) = proxy.address();
+        let shown = format!("the proxy {host}:{port}");
+        let name = host.trim_matches(['[', ']']).to_owned();
+        let found = look_up(name.clone(), port).await.map_err(|error| {
+            let kind = ConnectErrorKind::Dns(error.to_string());
+            ConnectError::new(kind, format!("{shown} has no address"))
+        })?;
+        let stream = first(&shown, &found).await?;
+        let stream: Stream = if proxy.is_secure() {
+            let name = ServerName::try_from(name)
+                .map_err(|error| ConnectError::new(ConnectErrorKind::Tls, error))?;
+            self.secure(stream, name, &shown, ca_file).await?
+        } else {
+            Box::new(stream)
         };
-        let configuration = self.configuration(settings.ca_file.as_deref())?;
+        let tunnel = proxy.tunnel(stream, origin).await?;
+        self.secure(tunnel, server_name(origin)?, origin, ca_file).await
+    }
+
+    /// Starts TLS on a connection to the server `name`, which messages call `shown`.
+    async fn secure(
+        &self,
+        stream: impl Connection + 'static,
+        name: ServerName<'static>,
+        shown: &impl fmt::Display,
+        ca_file: Option<&Path>,
+    ) -> Result<Stream, ConnectError> {
+        let configuration = self.configuration(ca_file)?;
         let stream = TlsConnector::from(configuration).connect(name, stream).await;
         let stream = stream.map_err(|error| {
             let is_certificate = error
@@ -75,7 +114,7 @@ impl Connector {
                 .is_some_and(|inner| matches!(inner, rustls::Error::InvalidCertificate(_)));
             let kind =
                 if is_certificate { ConnectErrorKind::Certificate } else { ConnectErrorKind::Tls };
-            ConnectError::new(kind, format!("{origin}: {error}"))
+            ConnectError::new(kind, format!("{shown}: {error}"))
         })?;
         Ok(Box::new(stream))
     }
@@ -122,6 +161,15 @@ impl Connector {
     }
 }
 
+/// The name in the certificate of an origin.
+fn server_name(origin: &Origin) -> Result<ServerName<'static>, ConnectError> {
+    match origin.host() {
+        OriginHost::Address(address) => Ok(ServerName::from(*address)),
+        OriginHost::Name(name) => ServerName::try_from(name.clone())
+            .map_err(|error| ConnectError::new(ConnectErrorKind::Tls, error)),
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "the operator's certificates are named by a path")]
 fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
     let text = std::fs::read(path).map_err(|error| error.to_string())?;
@@ -139,7 +187,10 @@ fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), String>
     clippy::disallowed_methods,
     reason = "the only place that connects sockets; the address was checked"
 )]
-async fn first(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, ConnectError> {
+async fn first(
+    shown: &impl fmt::Display,
+    addresses: &[SocketAddr],
+) -> Result<TcpStream, ConnectError> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in addresses.iter().take(MAX_ADDRESSES) {
         match TcpStream::connect(address).await {
@@ -151,7 +202,7 @@ async fn first(origin: &Origin, addresses: &[SocketAddr]) -> Result<TcpStream, C
             Err(error) => last = error,
         }
     }
-    Err(ConnectError::new(ConnectErrorKind::Refused, format!("{origin} can't be reached: {last}")))
+    Err(ConnectError::new(ConnectErrorKind::Refused, format!("{shown} can't be reached: {last}")))
 }
 
 /// The allowed addresses of an origin.

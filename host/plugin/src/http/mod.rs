@@ -4,12 +4,14 @@
 
 mod client;
 mod connect;
+mod proxy;
 
 use std::fmt;
 use std::time::Duration;
 
 pub use client::{Answer, Client, ClientError, Request};
 pub use connect::{Connection, Connector, Reach, Stream};
+pub use proxy::{Proxies, ProxyError};
 
 /// The user agent of all requests.
 pub const USER_AGENT: &str = concat!("cofferdam/", env!("CARGO_PKG_VERSION"));

@@ -15,6 +15,7 @@
 //! | `FILE:LINE`, the line, a caret, then `SyntaxError: ...` | node |
 //! | `FILE:(.text+0x5): undefined reference to ...` | ld |
 
+use anstream::adapter::strip_str;
 use cofferdam_sdk::backend::building::Severity;
 use regex_lite::{Captures, Regex};
 
@@ -315,13 +316,9 @@ fn caret(line: &str) -> Option<u32> {
     (is_marks && line[..before].trim().is_empty()).then(|| u32::try_from(before + 1).ok())?
 }
 
-/// Removes the escape sequences for colours.
+/// Removes the escape sequences of terminals, such as colours.
 pub fn without_escapes(text: &str) -> String {
-    if !text.contains('\u{1b}') {
-        return text.to_owned();
-    }
-    let Ok(escapes) = Regex::new("\u{1b}\\[[0-9;?]*[A-Za-z]") else { return text.to_owned() };
-    escapes.replace_all(text, "").into_owned()
+    strip_str(text).to_string()
 }
 
 /// The directories that make enters, according to its output, in order.

@@ -1,13 +1,25 @@
-//! The user's credentials for registries: the `config.json` of `docker login` and similar programs.
+//! The user's credentials for registries: the `config.json` of `docker login` and similar programs, and
+//! the credential helpers that it names.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use docker_credential::{CredentialRetrievalError, DockerCredential, get_credential_from_reader};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
+use cofferdam_text::{escape_control, shorten};
 use cofferdam_workspace::bounded_text;
+
+/// The timeout of a credential helper, which may ask the user to unlock a keyring.
+const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How much of a helper's message is shown, in bytes.
+const MAX_MESSAGE_BYTES: usize = 300;
+
+/// What helpers say if they have no credentials for a registry (docker's `credentials-helpers`).
+const NOT_FOUND: &str = "credentials not found";
 
 /// A user name and a password, which are never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -20,99 +32,64 @@ pub struct Credentials {
 
 /// Stored credentials can't be used.
 #[derive(Debug, thiserror::Error)]
-pub enum CredentialsError {
-    /// The file can't be read, or is malformed.
-    #[error("{}: {message}", path.display())]
-    File {
-        /// The path of the file.
-        path: PathBuf,
-        /// The error of reading it.
-        message: String,
-    },
-    /// The credentials are kept by a program, which this host does not run.
-    #[error("{}: what proves who you are to {registry} is kept by the program docker-credential-{helper}, and this host starts no programs for that; keep it in the file itself (`auths`)", path.display())]
-    Helper {
-        /// The path of the file.
-        path: PathBuf,
-        /// The name of the registry.
-        registry: String,
-        /// The name of the program after `docker-credential-`.
-        helper: String,
-    },
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Config {
-    #[serde(default)]
-    auths: BTreeMap<String, Auth>,
-    #[serde(default)]
-    cred_helpers: BTreeMap<String, String>,
-    creds_store: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Auth {
-    auth: Option<String>,
-    username: Option<String>,
-    password: Option<String>,
+#[error("{}: {message}", path.display())]
+pub struct CredentialsError {
+    /// The path of the file.
+    path: PathBuf,
+    /// What is wrong, without a secret.
+    message: String,
 }
 
 impl Credentials {
-    /// Finds the user's credentials for a registry in docker's file; `None` if it has none.
+    /// Finds the user's credentials for a registry in docker's file; `None` if it has none. Starts the
+    /// credential helper that the file names, if there is one, with the environment of this process.
     ///
     /// # Errors
-    /// Those of [`CredentialsError`].
-    pub fn find(file: &Path, registry: &str) -> Result<Option<Self>, CredentialsError> {
-        let error = |message: String| CredentialsError::File { path: file.to_owned(), message };
+    /// If the file can't be read or is malformed, or the helper fails or takes too long.
+    pub async fn find(file: &Path, registry: &str) -> Result<Option<Self>, CredentialsError> {
+        let error = |message: String| CredentialsError { path: file.to_owned(), message };
         let text = match bounded_text::read(file) {
             Ok(text) => text,
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(error(source.to_string())),
         };
-        let config = serde_json::from_str(&text).map_err(|source| error(source.to_string()))?;
-        Self::of(config, registry).map_err(|why| match why {
-            Wrong::Malformed => error(format!("the entry of {registry} is malformed")),
-            Wrong::Helper(helper) => CredentialsError::Helper {
-                path: file.to_owned(),
-                registry: registry.to_owned(),
-                helper,
-            },
-        })
-    }
-
-    fn of(config: Config, registry: &str) -> Result<Option<Self>, Wrong> {
-        let of_registry = |name: &String| {
-            let name = name.split_once("://").map_or(name.as_str(), |(_, rest)| rest);
-            name.split('/').next() == Some(registry)
-        };
-        if let Some((_, helper)) =
-            config.cred_helpers.into_iter().find(|(name, _)| of_registry(name))
-        {
-            return Err(Wrong::Helper(helper));
-        }
-        let Some((_, auth)) = config.auths.into_iter().find(|(name, _)| of_registry(name)) else {
-            return Ok(None);
-        };
-        if let (Some(user), Some(password)) = (auth.username, auth.password) {
-            return Ok(Some(Self { user, password }));
-        }
-        match (auth.auth, config.creds_store) {
-            (Some(auth), _) => {
-                let decoded = STANDARD.decode(auth.trim()).map_err(|_| Wrong::Malformed)?;
-                let decoded = String::from_utf8(decoded).map_err(|_| Wrong::Malformed)?;
-                let (user, password) = decoded.split_once(':').ok_or(Wrong::Malformed)?;
-                Ok(Some(Self { user: user.to_owned(), password: password.to_owned() }))
-            }
-            (None, Some(store)) => Err(Wrong::Helper(store)),
-            (None, None) => Ok(None),
+        let (answer, answered) = oneshot::channel();
+        let name = registry.to_owned();
+        // Not on a thread of the runtime, which would wait for the helper when it stops.
+        let reading = thread::Builder::new().name("cofferdam-credentials".to_owned());
+        let started = reading.spawn(move || {
+            // The caller may have timed out.
+            let _ = answer.send(retrieve(&text, &name));
+        });
+        started.map_err(|source| error(source.to_string()))?;
+        match timeout(HELPER_TIMEOUT, answered).await {
+            Ok(Ok(found)) => found.map_err(|why| error(format!("the entry of {registry}: {why}"))),
+            Ok(Err(_)) | Err(_) => Err(error(format!(
+                "the credential helper of {registry} took longer than {} s",
+                HELPER_TIMEOUT.as_secs()
+            ))),
         }
     }
 }
 
-enum Wrong {
-    Malformed,
-    Helper(String),
+fn retrieve(config: &str, registry: &str) -> Result<Option<Credentials>, String> {
+    match get_credential_from_reader(config.as_bytes(), registry) {
+        Ok(DockerCredential::UsernamePassword(user, password)) => {
+            Ok(Some(Credentials { user, password }))
+        }
+        Ok(DockerCredential::IdentityToken(_)) => {
+            Err("it is an identity token, which is not supported; log in with a password"
+                .to_owned())
+        }
+        Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
+        Err(CredentialRetrievalError::HelperFailure { stdout, .. })
+            if stdout.contains(NOT_FOUND) =>
+        {
+            Ok(None)
+        }
+        Err(CredentialRetrievalError::ConfigReadError) => Err("the file is malformed".to_owned()),
+        Err(why) => Err(shorten(&escape_control(&why.to_string()), MAX_MESSAGE_BYTES)),
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +97,12 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
+    fn find(file: &Path) -> Result<Option<Credentials>, CredentialsError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(Credentials::find(file, "a.example"))
+    }
+
+    /// What a helper prints is tested in `tests/install/registry.rs`.
     #[test]
     fn docker_credentials_are_read() {
         // ada:secret:word
@@ -138,16 +121,22 @@ mod tests {
             ),
             (format!(r#"{{"auths": {{"b.example": {{"auth": "{auth}"}}}}}}"#), Ok(None)),
             (format!(r#"{{"auths": {{"a.example.b": {{"auth": "{auth}"}}}}}}"#), Ok(None)),
-            (r#"{"auths": {"a.example": {"auth": "!"}}}"#.to_owned(), Err("malformed")),
-            (r#"{"auths": {"a.example": {}}, "credsStore": "desktop"}"#.to_owned(), Err("docker-credential-desktop")),
-            (r#"{"credHelpers": {"a.example": "pass"}}"#.to_owned(), Err("docker-credential-pass")),
-            ("{".to_owned(), Err("EOF")),
+            (r#"{"auths": {"a.example": {"auth": "!"}}}"#.to_owned(), Err("decode")),
+            (
+                r#"{"auths": {"a.example": {"identitytoken": "secret"}}}"#.to_owned(),
+                Err("an identity token"),
+            ),
+            (
+                r#"{"credHelpers": {"a.example": "missing-helper-of-a-test"}}"#.to_owned(),
+                Err("credential helper"),
+            ),
+            ("{".to_owned(), Err("malformed")),
         ] {
             let directory = tempfile::tempdir().unwrap();
             let file = directory.path().join("config.json");
             #[expect(clippy::disallowed_methods, reason = "a file of the test")]
             std::fs::write(&file, &config).unwrap();
-            let found = Credentials::find(&file, "a.example");
+            let found = find(&file);
             match wanted {
                 Ok(wanted) => {
                     let found = found.unwrap().map(|found| found.password);
@@ -156,6 +145,7 @@ mod tests {
                 Err(wanted) => {
                     let error = found.err().unwrap().to_string();
                     assert!(error.contains(wanted), "{error}");
+                    assert!(!error.contains("secret"), "{error}");
                 }
             }
         }

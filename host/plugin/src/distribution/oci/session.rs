@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{self, HeaderName};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::credentials::Credentials;
@@ -240,14 +241,14 @@ fn challenge(text: &str) -> Option<Challenge> {
 
 /// Percent-encodes a value in a query.
 fn encoded(text: &str) -> String {
-    text.bytes()
-        .map(|b| match b {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' | b':' => {
-                char::from(b).to_string()
-            }
-            b => format!("%{b:02X}"),
-        })
-        .collect()
+    const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'_')
+        .remove(b'.')
+        .remove(b'~')
+        .remove(b'/')
+        .remove(b':');
+    utf8_percent_encode(text, IN_QUERY).to_string()
 }
 
 #[cfg(test)]
