@@ -56,6 +56,10 @@ pub struct Command {
     /// loopback interface: see [`Running::take_proxy`](crate::Running::take_proxy). Tier A only; in tier
     /// B, there is none.
     pub proxy: bool,
+    /// Whether the host exchanges sockets with the run: see
+    /// [`Running::take_loopback`](crate::Running::take_loopback). Then the program starts only when the
+    /// host says so. Tier A only; in tier B, there are no sockets.
+    pub loopback: bool,
     /// Passes long streams on while the program runs, to [`Running::wait_with`].
     ///
     /// [`Running::wait_with`]: crate::Running::wait_with
@@ -86,6 +90,7 @@ impl Command {
             bounded: Vec::new(),
             hidden: Vec::new(),
             proxy: false,
+            loopback: false,
             spill: None,
             limits: Limits::DEFAULT,
         }

@@ -1,6 +1,8 @@
 //! Systems without an implementation: the helper refuses every run.
 
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use crate::wire::{Answer, Request};
@@ -55,4 +57,12 @@ pub(crate) fn serve(
             std::env::consts::OS
         ))),
     })
+}
+
+/// Receives nothing, since no run exchanges sockets.
+///
+/// # Errors
+/// Always.
+pub(crate) fn receive_reply(_: &UnixStream) -> io::Result<(Vec<u16>, Option<OwnedFd>)> {
+    Err(io::ErrorKind::Unsupported.into())
 }
