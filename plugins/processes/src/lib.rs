@@ -110,6 +110,8 @@ fn start(command: &str, directory: &WorkspacePath, timeout_ms: u32) -> Result<Pr
     let start = |shell| {
         background::start(&process::Command {
             directory: directory.as_str().to_owned(),
+            // Otherwise Python keeps what it prints until there is much of it.
+            environment: vec![("PYTHONUNBUFFERED".to_owned(), "1".to_owned())],
             timeout_ms,
             ..process::command(shell, &["-c", "--", command])
         })
