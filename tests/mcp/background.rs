@@ -54,21 +54,26 @@ impl Scene {
     }
 
     fn of_ordinary_user(self) -> Self {
-        let Self { place, .. } = self;
-        let above = place.workspace().parent().unwrap().to_owned();
-        fs::set_permissions(&above, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut waiting = vec![place.workspace(), place.home()];
+        let above = self.place.workspace().parent().unwrap().to_owned();
+        fs::set_permissions(above, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { user: Some(ORDINARY_UID), ..self }
+    }
+
+    /// Gives all files to the user.
+    fn change_owner(&self) {
+        let Some(user) = self.user else { return };
+        let mut waiting = vec![self.place.workspace(), self.place.home()];
         while let Some(path) = waiting.pop() {
-            chown(&path, Some(ORDINARY_UID), Some(ORDINARY_UID)).unwrap();
-            if path.is_dir() {
+            chown(&path, Some(user), Some(user)).unwrap();
+            if path.is_dir() && !path.is_symlink() {
                 waiting.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
             }
         }
-        Self { place, user: Some(ORDINARY_UID) }
     }
 
     /// Starts a server over HTTP.
     fn serve(&self) -> Server {
+        self.change_owner();
         let mut command = self.place.command(SERVE);
         command.args(["--role", "main"]).env("STAY_TOKEN", "a-value-of-some");
         if let Some(user) = self.user {
@@ -193,6 +198,7 @@ struct Piped {
 
 impl Piped {
     fn new(scene: &Scene) -> Self {
+        scene.change_owner();
         let mut command = scene.place.command(&["serve", "--role", "main", "--quiet"]);
         if let Some(user) = scene.user {
             command.uid(user).gid(user);

@@ -63,6 +63,9 @@ pub struct Printed {
     /// How many bytes from the requested offset on are not kept any more.
     #[serde(skip_serializing_if = "is_zero")]
     dropped: u64,
+    /// What the sandbox does not offer the program, said once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -83,7 +86,13 @@ impl Printed {
             next_offset,
             more: !is_last || taken < bytes.len() && has_ended,
             dropped: offset.saturating_sub(asked),
+            note: None,
         }
+    }
+
+    /// Adds what the sandbox does not offer the program.
+    pub(crate) fn with_note(self, note: Option<String>) -> Self {
+        Self { note, ..self }
     }
 }
 
@@ -144,6 +153,7 @@ mod tests {
             time_ms: 5,
             written,
             ports: vec![3000],
+            lacks: None,
         }
     }
 

@@ -70,29 +70,19 @@ impl Processes {
         let timeout_ms = args.timeout_s.unwrap_or(0).saturating_mul(1000);
         let program = start(&args.command, &directory, timeout_ms)?;
         let wait_ms = args.wait_ms.unwrap_or(DEFAULT_WAIT_MS);
-        Ok(Printed::new(read(&program.id, 0, wait_ms)?, 0))
+        let printed = Printed::new(read(&program.id, 0, wait_ms)?, 0);
+        Ok(printed.with_note(program.lacks))
     }
 
     fn read_output(args: ReadArgs, _: &Context) -> Result<Printed, ToolError> {
-        let offset = match args.offset {
-            Some(offset) => offset,
-            None => {
-                let waited = read(&args.process_id, 0, args.wait_ms)?;
-                let most = u64::from(page::MAX_BYTES);
-                if waited.program.written <= most {
-                    return Ok(Printed::new(waited, 0));
-                }
-                waited.program.written - most
-            }
-        };
-        let output = read(&args.process_id, offset, args.wait_ms)?;
+        let ReadArgs { process_id, offset, wait_ms } = args;
+        let Some(offset) = offset else { return last(&process_id, wait_ms) };
+        let output = read(&process_id, offset, wait_ms)?;
         if offset > output.offset {
             let message = format!("the program has printed only {} bytes so far", output.offset);
             return Err(ToolError::invalid_args("InvalidOffset", message));
         }
-        // Without an offset, nothing was asked for that is missing.
-        let asked = args.offset.unwrap_or(output.offset);
-        Ok(Printed::new(output, asked))
+        Ok(Printed::new(output, offset))
     }
 
     fn stop_process(args: StopArgs, _: &Context) -> Result<Stopped, ToolError> {
@@ -123,6 +113,18 @@ fn start(command: &str, directory: &WorkspacePath, timeout_ms: u32) -> Result<Pr
         started => started,
     };
     Ok(started?)
+}
+
+/// The end of the output, as much as fits into an answer.
+fn last(id: &str, wait_ms: u32) -> Result<Printed, ToolError> {
+    let first = read(id, 0, wait_ms)?;
+    let begin = first.program.written.saturating_sub(page::MAX_BYTES.into());
+    let mut output = if begin > first.offset { read(id, begin, 0)? } else { first };
+    let skipped = page::skipped(&output.bytes);
+    output.bytes.drain(..skipped);
+    output.offset += skipped as u64;
+    let asked = output.offset;
+    Ok(Printed::new(output, asked))
 }
 
 fn read(id: &str, offset: u64, wait_ms: u32) -> Result<Output, ToolError> {

@@ -27,6 +27,20 @@ pub(crate) fn page(bytes: &[u8], is_end: bool) -> (String, usize) {
     (text, taken)
 }
 
+/// Returns how many bytes to skip, so that the rest fits into a page and begins with a character.
+pub(crate) fn skipped(bytes: &[u8]) -> usize {
+    let mut start = 0;
+    loop {
+        let rest = &bytes[start..];
+        let surplus = rest.len() - page(rest, true).1;
+        if surplus == 0 {
+            return start;
+        }
+        let is_middle = |byte: &&u8| **byte & 0xc0 == 0x80;
+        start += surplus + rest[surplus..].iter().take(3).take_while(is_middle).count();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +59,20 @@ mod tests {
             let (text, taken) = page(bytes, is_end);
             assert_eq!((text.as_str(), taken), wanted, "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn the_end_begins_with_a_character() {
+        let most = MAX_BYTES as usize;
+        assert_eq!(skipped(b""), 0);
+        assert_eq!(skipped(&vec![b'a'; most]), 0);
+        assert_eq!(skipped(&vec![b'a'; most + 3]), 3);
+        assert_eq!(skipped(&vec![b'\n'; most]), most / 2);
+        let text = "é".repeat(most / 2) + "a";
+        assert_eq!(skipped(text.as_bytes()), 2);
+        let bytes = &text.as_bytes()[2..];
+        assert_eq!(page(bytes, true).1, bytes.len());
+        assert_eq!(skipped(&vec![0xff; most]), most - most / 3);
     }
 
     #[test]

@@ -6657,6 +6657,8 @@ pub mod cofferdam {
                 pub written: u64,
                 /// The TCP ports on which it listens; at most 64.
                 pub ports: _rt::Vec<u16>,
+                /// What the sandbox of this machine does not offer it, in words.
+                pub lacks: ::core::option::Option<_rt::String>,
             }
             impl ::core::fmt::Debug for Program {
                 fn fmt(
@@ -6671,6 +6673,7 @@ pub mod cofferdam {
                         .field("time-ms", &self.time_ms)
                         .field("written", &self.written)
                         .field("ports", &self.ports)
+                        .field("lacks", &self.lacks)
                         .finish()
                 }
             }
@@ -6759,11 +6762,11 @@ pub mod cofferdam {
                     struct RetArea(
                         [::core::mem::MaybeUninit<
                             u8,
-                        >; 32 + 10 * ::core::mem::size_of::<*const u8>()],
+                        >; 40 + 12 * ::core::mem::size_of::<*const u8>()],
                     );
                     let mut ret_area = RetArea(
-                        [::core::mem::MaybeUninit::uninit(); 32
-                            + 10 * ::core::mem::size_of::<*const u8>()],
+                        [::core::mem::MaybeUninit::uninit(); 40
+                            + 12 * ::core::mem::size_of::<*const u8>()],
                     );
                     let super::super::super::cofferdam::host::process::Command {
                         program: program0,
@@ -6890,7 +6893,7 @@ pub mod cofferdam {
                         ptr10,
                     );
                     let l12 = i32::from(*ptr10.add(0).cast::<u8>());
-                    let result63 = match l12 {
+                    let result67 = match l12 {
                         0 => {
                             let e = {
                                 let l13 = *ptr10.add(8).cast::<*mut u8>();
@@ -7025,6 +7028,11 @@ pub mod cofferdam {
                                     .add(32 + 9 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
                                 let len39 = l38;
+                                let l40 = i32::from(
+                                    *ptr10
+                                        .add(32 + 10 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
                                 Program {
                                     id: _rt::string_lift(bytes15),
                                     program: _rt::string_lift(bytes18),
@@ -7034,150 +7042,174 @@ pub mod cofferdam {
                                     written: l36 as u64,
                                     ports: <_ as From<
                                         _rt::Vec<_>,
-                                    >>::from(_rt::Vec::from_raw_parts(l37.cast(), len39, len39)),
+                                    >>::from(
+                                        _rt::Vec::from_raw_parts(l37.cast(), len39, len39),
+                                    ),
+                                    lacks: match l40 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l41 = *ptr10
+                                                    .add(32 + 11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l42 = *ptr10
+                                                    .add(32 + 12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len43 = l42;
+                                                let bytes43 = _rt::Vec::from_raw_parts(
+                                                    l41.cast(),
+                                                    len43,
+                                                    len43,
+                                                );
+                                                _rt::string_lift(bytes43)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
                                 }
                             };
                             Ok(e)
                         }
                         1 => {
                             let e = {
-                                let l40 = i32::from(*ptr10.add(8).cast::<u8>());
-                                let v62 = match l40 {
+                                let l44 = i32::from(*ptr10.add(8).cast::<u8>());
+                                let v66 = match l44 {
                                     0 => {
-                                        let e62 = {
-                                            let l41 = *ptr10
+                                        let e66 = {
+                                            let l45 = *ptr10
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l42 = *ptr10
+                                            let l46 = *ptr10
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len43 = l42;
-                                            let bytes43 = _rt::Vec::from_raw_parts(
-                                                l41.cast(),
-                                                len43,
-                                                len43,
+                                            let len47 = l46;
+                                            let bytes47 = _rt::Vec::from_raw_parts(
+                                                l45.cast(),
+                                                len47,
+                                                len47,
                                             );
-                                            _rt::string_lift(bytes43)
+                                            _rt::string_lift(bytes47)
                                         };
-                                        Error::Denied(e62)
+                                        Error::Denied(e66)
                                     }
                                     1 => {
-                                        let e62 = {
-                                            let l44 = *ptr10
+                                        let e66 = {
+                                            let l48 = *ptr10
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l45 = *ptr10
+                                            let l49 = *ptr10
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len46 = l45;
-                                            let bytes46 = _rt::Vec::from_raw_parts(
-                                                l44.cast(),
-                                                len46,
-                                                len46,
+                                            let len50 = l49;
+                                            let bytes50 = _rt::Vec::from_raw_parts(
+                                                l48.cast(),
+                                                len50,
+                                                len50,
                                             );
-                                            _rt::string_lift(bytes46)
+                                            _rt::string_lift(bytes50)
                                         };
-                                        Error::NotFound(e62)
+                                        Error::NotFound(e66)
                                     }
                                     2 => {
-                                        let e62 = {
-                                            let l47 = *ptr10
+                                        let e66 = {
+                                            let l51 = *ptr10
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l48 = *ptr10
+                                            let l52 = *ptr10
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len49 = l48;
-                                            let bytes49 = _rt::Vec::from_raw_parts(
-                                                l47.cast(),
-                                                len49,
-                                                len49,
+                                            let len53 = l52;
+                                            let bytes53 = _rt::Vec::from_raw_parts(
+                                                l51.cast(),
+                                                len53,
+                                                len53,
                                             );
-                                            _rt::string_lift(bytes49)
+                                            _rt::string_lift(bytes53)
                                         };
-                                        Error::Unavailable(e62)
+                                        Error::Unavailable(e66)
                                     }
                                     3 => {
-                                        let e62 = {
-                                            let l50 = *ptr10
+                                        let e66 = {
+                                            let l54 = *ptr10
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l51 = *ptr10
+                                            let l55 = *ptr10
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len52 = l51;
-                                            let bytes52 = _rt::Vec::from_raw_parts(
-                                                l50.cast(),
-                                                len52,
-                                                len52,
+                                            let len56 = l55;
+                                            let bytes56 = _rt::Vec::from_raw_parts(
+                                                l54.cast(),
+                                                len56,
+                                                len56,
                                             );
-                                            _rt::string_lift(bytes52)
+                                            _rt::string_lift(bytes56)
                                         };
-                                        Error::Invalid(e62)
+                                        Error::Invalid(e66)
                                     }
                                     4 => {
-                                        let e62 = {
-                                            let l53 = *ptr10
+                                        let e66 = {
+                                            let l57 = *ptr10
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l54 = *ptr10
+                                            let l58 = *ptr10
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len55 = l54;
-                                            let bytes55 = _rt::Vec::from_raw_parts(
-                                                l53.cast(),
-                                                len55,
-                                                len55,
+                                            let len59 = l58;
+                                            let bytes59 = _rt::Vec::from_raw_parts(
+                                                l57.cast(),
+                                                len59,
+                                                len59,
                                             );
-                                            _rt::string_lift(bytes55)
+                                            _rt::string_lift(bytes59)
                                         };
-                                        Error::TooMany(e62)
+                                        Error::TooMany(e66)
                                     }
                                     5 => {
-                                        let e62 = {
-                                            let l56 = *ptr10
+                                        let e66 = {
+                                            let l60 = *ptr10
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l57 = *ptr10
+                                            let l61 = *ptr10
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len58 = l57;
-                                            let bytes58 = _rt::Vec::from_raw_parts(
-                                                l56.cast(),
-                                                len58,
-                                                len58,
+                                            let len62 = l61;
+                                            let bytes62 = _rt::Vec::from_raw_parts(
+                                                l60.cast(),
+                                                len62,
+                                                len62,
                                             );
-                                            _rt::string_lift(bytes58)
+                                            _rt::string_lift(bytes62)
                                         };
-                                        Error::Unknown(e62)
+                                        Error::Unknown(e66)
                                     }
                                     n => {
                                         debug_assert_eq!(n, 6, "invalid enum discriminant");
-                                        let e62 = {
-                                            let l59 = *ptr10
+                                        let e66 = {
+                                            let l63 = *ptr10
                                                 .add(8 + 1 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l60 = *ptr10
+                                            let l64 = *ptr10
                                                 .add(8 + 2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len61 = l60;
-                                            let bytes61 = _rt::Vec::from_raw_parts(
-                                                l59.cast(),
-                                                len61,
-                                                len61,
+                                            let len65 = l64;
+                                            let bytes65 = _rt::Vec::from_raw_parts(
+                                                l63.cast(),
+                                                len65,
+                                                len65,
                                             );
-                                            _rt::string_lift(bytes61)
+                                            _rt::string_lift(bytes65)
                                         };
-                                        Error::Failed(e62)
+                                        Error::Failed(e66)
                                     }
                                 };
-                                v62
+                                v66
                             };
                             Err(e)
                         }
                         _ => _rt::invalid_enum_discriminant(),
                     };
-                    result63
+                    result67
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
@@ -7209,7 +7241,7 @@ pub mod cofferdam {
                     }
                     wit_import1(ptr0);
                     let l2 = i32::from(*ptr0.add(0).cast::<u8>());
-                    let result56 = match l2 {
+                    let result60 = match l2 {
                         0 => {
                             let e = {
                                 let l3 = *ptr0
@@ -7218,13 +7250,13 @@ pub mod cofferdam {
                                 let l4 = *ptr0
                                     .add(2 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
-                                let base32 = l3;
-                                let len32 = l4;
-                                let mut result32 = _rt::Vec::with_capacity(len32);
-                                for i in 0..len32 {
-                                    let base = base32
-                                        .add(i * (24 + 10 * ::core::mem::size_of::<*const u8>()));
-                                    let e32 = {
+                                let base36 = l3;
+                                let len36 = l4;
+                                let mut result36 = _rt::Vec::with_capacity(len36);
+                                for i in 0..len36 {
+                                    let base = base36
+                                        .add(i * (32 + 12 * ::core::mem::size_of::<*const u8>()));
+                                    let e36 = {
                                         let l5 = *base.add(0).cast::<*mut u8>();
                                         let l6 = *base
                                             .add(::core::mem::size_of::<*const u8>())
@@ -7357,6 +7389,11 @@ pub mod cofferdam {
                                             .add(24 + 9 * ::core::mem::size_of::<*const u8>())
                                             .cast::<usize>();
                                         let len31 = l30;
+                                        let l32 = i32::from(
+                                            *base
+                                                .add(24 + 10 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
                                         Program {
                                             id: _rt::string_lift(bytes7),
                                             program: _rt::string_lift(bytes10),
@@ -7366,161 +7403,185 @@ pub mod cofferdam {
                                             written: l28 as u64,
                                             ports: <_ as From<
                                                 _rt::Vec<_>,
-                                            >>::from(_rt::Vec::from_raw_parts(l29.cast(), len31, len31)),
+                                            >>::from(
+                                                _rt::Vec::from_raw_parts(l29.cast(), len31, len31),
+                                            ),
+                                            lacks: match l32 {
+                                                0 => None,
+                                                1 => {
+                                                    let e = {
+                                                        let l33 = *base
+                                                            .add(24 + 11 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l34 = *base
+                                                            .add(24 + 12 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len35 = l34;
+                                                        let bytes35 = _rt::Vec::from_raw_parts(
+                                                            l33.cast(),
+                                                            len35,
+                                                            len35,
+                                                        );
+                                                        _rt::string_lift(bytes35)
+                                                    };
+                                                    Some(e)
+                                                }
+                                                _ => _rt::invalid_enum_discriminant(),
+                                            },
                                         }
                                     };
-                                    result32.push(e32);
+                                    result36.push(e36);
                                 }
                                 _rt::cabi_dealloc(
-                                    base32,
-                                    len32 * (24 + 10 * ::core::mem::size_of::<*const u8>()),
+                                    base36,
+                                    len36 * (32 + 12 * ::core::mem::size_of::<*const u8>()),
                                     8,
                                 );
-                                result32
+                                result36
                             };
                             Ok(e)
                         }
                         1 => {
                             let e = {
-                                let l33 = i32::from(
+                                let l37 = i32::from(
                                     *ptr0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
                                 );
-                                let v55 = match l33 {
+                                let v59 = match l37 {
                                     0 => {
-                                        let e55 = {
-                                            let l34 = *ptr0
+                                        let e59 = {
+                                            let l38 = *ptr0
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l35 = *ptr0
+                                            let l39 = *ptr0
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len36 = l35;
-                                            let bytes36 = _rt::Vec::from_raw_parts(
-                                                l34.cast(),
-                                                len36,
-                                                len36,
+                                            let len40 = l39;
+                                            let bytes40 = _rt::Vec::from_raw_parts(
+                                                l38.cast(),
+                                                len40,
+                                                len40,
                                             );
-                                            _rt::string_lift(bytes36)
+                                            _rt::string_lift(bytes40)
                                         };
-                                        Error::Denied(e55)
+                                        Error::Denied(e59)
                                     }
                                     1 => {
-                                        let e55 = {
-                                            let l37 = *ptr0
+                                        let e59 = {
+                                            let l41 = *ptr0
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l38 = *ptr0
+                                            let l42 = *ptr0
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len39 = l38;
-                                            let bytes39 = _rt::Vec::from_raw_parts(
-                                                l37.cast(),
-                                                len39,
-                                                len39,
+                                            let len43 = l42;
+                                            let bytes43 = _rt::Vec::from_raw_parts(
+                                                l41.cast(),
+                                                len43,
+                                                len43,
                                             );
-                                            _rt::string_lift(bytes39)
+                                            _rt::string_lift(bytes43)
                                         };
-                                        Error::NotFound(e55)
+                                        Error::NotFound(e59)
                                     }
                                     2 => {
-                                        let e55 = {
-                                            let l40 = *ptr0
+                                        let e59 = {
+                                            let l44 = *ptr0
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l41 = *ptr0
+                                            let l45 = *ptr0
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len42 = l41;
-                                            let bytes42 = _rt::Vec::from_raw_parts(
-                                                l40.cast(),
-                                                len42,
-                                                len42,
+                                            let len46 = l45;
+                                            let bytes46 = _rt::Vec::from_raw_parts(
+                                                l44.cast(),
+                                                len46,
+                                                len46,
                                             );
-                                            _rt::string_lift(bytes42)
+                                            _rt::string_lift(bytes46)
                                         };
-                                        Error::Unavailable(e55)
+                                        Error::Unavailable(e59)
                                     }
                                     3 => {
-                                        let e55 = {
-                                            let l43 = *ptr0
+                                        let e59 = {
+                                            let l47 = *ptr0
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l44 = *ptr0
+                                            let l48 = *ptr0
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len45 = l44;
-                                            let bytes45 = _rt::Vec::from_raw_parts(
-                                                l43.cast(),
-                                                len45,
-                                                len45,
+                                            let len49 = l48;
+                                            let bytes49 = _rt::Vec::from_raw_parts(
+                                                l47.cast(),
+                                                len49,
+                                                len49,
                                             );
-                                            _rt::string_lift(bytes45)
+                                            _rt::string_lift(bytes49)
                                         };
-                                        Error::Invalid(e55)
+                                        Error::Invalid(e59)
                                     }
                                     4 => {
-                                        let e55 = {
-                                            let l46 = *ptr0
+                                        let e59 = {
+                                            let l50 = *ptr0
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l47 = *ptr0
+                                            let l51 = *ptr0
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len48 = l47;
-                                            let bytes48 = _rt::Vec::from_raw_parts(
-                                                l46.cast(),
-                                                len48,
-                                                len48,
+                                            let len52 = l51;
+                                            let bytes52 = _rt::Vec::from_raw_parts(
+                                                l50.cast(),
+                                                len52,
+                                                len52,
                                             );
-                                            _rt::string_lift(bytes48)
+                                            _rt::string_lift(bytes52)
                                         };
-                                        Error::TooMany(e55)
+                                        Error::TooMany(e59)
                                     }
                                     5 => {
-                                        let e55 = {
-                                            let l49 = *ptr0
+                                        let e59 = {
+                                            let l53 = *ptr0
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l50 = *ptr0
+                                            let l54 = *ptr0
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len51 = l50;
-                                            let bytes51 = _rt::Vec::from_raw_parts(
-                                                l49.cast(),
-                                                len51,
-                                                len51,
+                                            let len55 = l54;
+                                            let bytes55 = _rt::Vec::from_raw_parts(
+                                                l53.cast(),
+                                                len55,
+                                                len55,
                                             );
-                                            _rt::string_lift(bytes51)
+                                            _rt::string_lift(bytes55)
                                         };
-                                        Error::Unknown(e55)
+                                        Error::Unknown(e59)
                                     }
                                     n => {
                                         debug_assert_eq!(n, 6, "invalid enum discriminant");
-                                        let e55 = {
-                                            let l52 = *ptr0
+                                        let e59 = {
+                                            let l56 = *ptr0
                                                 .add(2 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<*mut u8>();
-                                            let l53 = *ptr0
+                                            let l57 = *ptr0
                                                 .add(3 * ::core::mem::size_of::<*const u8>())
                                                 .cast::<usize>();
-                                            let len54 = l53;
-                                            let bytes54 = _rt::Vec::from_raw_parts(
-                                                l52.cast(),
-                                                len54,
-                                                len54,
+                                            let len58 = l57;
+                                            let bytes58 = _rt::Vec::from_raw_parts(
+                                                l56.cast(),
+                                                len58,
+                                                len58,
                                             );
-                                            _rt::string_lift(bytes54)
+                                            _rt::string_lift(bytes58)
                                         };
-                                        Error::Failed(e55)
+                                        Error::Failed(e59)
                                     }
                                 };
-                                v55
+                                v59
                             };
                             Err(e)
                         }
                         _ => _rt::invalid_enum_discriminant(),
                     };
-                    result56
+                    result60
                 }
             }
             #[allow(unused_unsafe, clippy::all)]
@@ -7538,11 +7599,11 @@ pub mod cofferdam {
                     struct RetArea(
                         [::core::mem::MaybeUninit<
                             u8,
-                        >; 40 + 12 * ::core::mem::size_of::<*const u8>()],
+                        >; 48 + 14 * ::core::mem::size_of::<*const u8>()],
                     );
                     let mut ret_area = RetArea(
-                        [::core::mem::MaybeUninit::uninit(); 40
-                            + 12 * ::core::mem::size_of::<*const u8>()],
+                        [::core::mem::MaybeUninit::uninit(); 48
+                            + 14 * ::core::mem::size_of::<*const u8>()],
                     );
                     let vec0 = id;
                     let ptr0 = vec0.as_ptr().cast::<u8>();
@@ -7581,7 +7642,7 @@ pub mod cofferdam {
                         ptr1,
                     );
                     let l3 = i32::from(*ptr1.add(0).cast::<u8>());
-                    let result58 = match l3 {
+                    let result62 = match l3 {
                         0 => {
                             let e = {
                                 let l4 = *ptr1.add(8).cast::<i64>();
@@ -7724,6 +7785,11 @@ pub mod cofferdam {
                                     .add(40 + 11 * ::core::mem::size_of::<*const u8>())
                                     .cast::<usize>();
                                 let len34 = l33;
+                                let l35 = i32::from(
+                                    *ptr1
+                                        .add(40 + 12 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
                                 Output {
                                     offset: l4 as u64,
                                     bytes: <_ as From<
@@ -7738,7 +7804,381 @@ pub mod cofferdam {
                                         written: l31 as u64,
                                         ports: <_ as From<
                                             _rt::Vec<_>,
-                                        >>::from(_rt::Vec::from_raw_parts(l32.cast(), len34, len34)),
+                                        >>::from(
+                                            _rt::Vec::from_raw_parts(l32.cast(), len34, len34),
+                                        ),
+                                        lacks: match l35 {
+                                            0 => None,
+                                            1 => {
+                                                let e = {
+                                                    let l36 = *ptr1
+                                                        .add(40 + 13 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l37 = *ptr1
+                                                        .add(40 + 14 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len38 = l37;
+                                                    let bytes38 = _rt::Vec::from_raw_parts(
+                                                        l36.cast(),
+                                                        len38,
+                                                        len38,
+                                                    );
+                                                    _rt::string_lift(bytes38)
+                                                };
+                                                Some(e)
+                                            }
+                                            _ => _rt::invalid_enum_discriminant(),
+                                        },
+                                    },
+                                }
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l39 = i32::from(*ptr1.add(8).cast::<u8>());
+                                let v61 = match l39 {
+                                    0 => {
+                                        let e61 = {
+                                            let l40 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l41 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len42 = l41;
+                                            let bytes42 = _rt::Vec::from_raw_parts(
+                                                l40.cast(),
+                                                len42,
+                                                len42,
+                                            );
+                                            _rt::string_lift(bytes42)
+                                        };
+                                        Error::Denied(e61)
+                                    }
+                                    1 => {
+                                        let e61 = {
+                                            let l43 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l44 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len45 = l44;
+                                            let bytes45 = _rt::Vec::from_raw_parts(
+                                                l43.cast(),
+                                                len45,
+                                                len45,
+                                            );
+                                            _rt::string_lift(bytes45)
+                                        };
+                                        Error::NotFound(e61)
+                                    }
+                                    2 => {
+                                        let e61 = {
+                                            let l46 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l47 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len48 = l47;
+                                            let bytes48 = _rt::Vec::from_raw_parts(
+                                                l46.cast(),
+                                                len48,
+                                                len48,
+                                            );
+                                            _rt::string_lift(bytes48)
+                                        };
+                                        Error::Unavailable(e61)
+                                    }
+                                    3 => {
+                                        let e61 = {
+                                            let l49 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l50 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len51 = l50;
+                                            let bytes51 = _rt::Vec::from_raw_parts(
+                                                l49.cast(),
+                                                len51,
+                                                len51,
+                                            );
+                                            _rt::string_lift(bytes51)
+                                        };
+                                        Error::Invalid(e61)
+                                    }
+                                    4 => {
+                                        let e61 = {
+                                            let l52 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l53 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len54 = l53;
+                                            let bytes54 = _rt::Vec::from_raw_parts(
+                                                l52.cast(),
+                                                len54,
+                                                len54,
+                                            );
+                                            _rt::string_lift(bytes54)
+                                        };
+                                        Error::TooMany(e61)
+                                    }
+                                    5 => {
+                                        let e61 = {
+                                            let l55 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l56 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len57 = l56;
+                                            let bytes57 = _rt::Vec::from_raw_parts(
+                                                l55.cast(),
+                                                len57,
+                                                len57,
+                                            );
+                                            _rt::string_lift(bytes57)
+                                        };
+                                        Error::Unknown(e61)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 6, "invalid enum discriminant");
+                                        let e61 = {
+                                            let l58 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l59 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len60 = l59;
+                                            let bytes60 = _rt::Vec::from_raw_parts(
+                                                l58.cast(),
+                                                len60,
+                                                len60,
+                                            );
+                                            _rt::string_lift(bytes60)
+                                        };
+                                        Error::Failed(e61)
+                                    }
+                                };
+                                v61
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result62
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Kills a program with all its processes, and waits for that. Nothing happens if it has ended.
+            #[allow(async_fn_in_trait)]
+            pub fn stop(id: &str) -> ::core::result::Result<Program, Error> {
+                unsafe {
+                    #[repr(align(8))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 40 + 12 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 40
+                            + 12 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = id;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "cofferdam:host/background@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "stop"]
+                        fn wit_import2(_: *mut u8, _: usize, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(_: *mut u8, _: usize, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import2(ptr0.cast_mut(), len0, ptr1);
+                    let l3 = i32::from(*ptr1.add(0).cast::<u8>());
+                    let result58 = match l3 {
+                        0 => {
+                            let e = {
+                                let l4 = *ptr1.add(8).cast::<*mut u8>();
+                                let l5 = *ptr1
+                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len6 = l5;
+                                let bytes6 = _rt::Vec::from_raw_parts(
+                                    l4.cast(),
+                                    len6,
+                                    len6,
+                                );
+                                let l7 = *ptr1
+                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l8 = *ptr1
+                                    .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len9 = l8;
+                                let bytes9 = _rt::Vec::from_raw_parts(
+                                    l7.cast(),
+                                    len9,
+                                    len9,
+                                );
+                                let l10 = *ptr1
+                                    .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l11 = *ptr1
+                                    .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base15 = l10;
+                                let len15 = l11;
+                                let mut result15 = _rt::Vec::with_capacity(len15);
+                                for i in 0..len15 {
+                                    let base = base15
+                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                    let e15 = {
+                                        let l12 = *base.add(0).cast::<*mut u8>();
+                                        let l13 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len14 = l13;
+                                        let bytes14 = _rt::Vec::from_raw_parts(
+                                            l12.cast(),
+                                            len14,
+                                            len14,
+                                        );
+                                        _rt::string_lift(bytes14)
+                                    };
+                                    result15.push(e15);
+                                }
+                                _rt::cabi_dealloc(
+                                    base15,
+                                    len15 * (2 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l16 = i32::from(
+                                    *ptr1
+                                        .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                let v25 = match l16 {
+                                    0 => State::Running,
+                                    1 => {
+                                        let e25 = {
+                                            let l17 = *ptr1
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<i32>();
+                                            l17
+                                        };
+                                        State::Exited(e25)
+                                    }
+                                    2 => {
+                                        let e25 = {
+                                            let l18 = *ptr1
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<i32>();
+                                            l18
+                                        };
+                                        State::Signalled(e25)
+                                    }
+                                    3 => State::Stopped,
+                                    4 => State::TimedOut,
+                                    5 => {
+                                        let e25 = {
+                                            let l19 = *ptr1
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l20 = *ptr1
+                                                .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len21 = l20;
+                                            let bytes21 = _rt::Vec::from_raw_parts(
+                                                l19.cast(),
+                                                len21,
+                                                len21,
+                                            );
+                                            _rt::string_lift(bytes21)
+                                        };
+                                        State::Limit(e25)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 6, "invalid enum discriminant");
+                                        let e25 = {
+                                            let l22 = *ptr1
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l23 = *ptr1
+                                                .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len24 = l23;
+                                            let bytes24 = _rt::Vec::from_raw_parts(
+                                                l22.cast(),
+                                                len24,
+                                                len24,
+                                            );
+                                            _rt::string_lift(bytes24)
+                                        };
+                                        State::Failed(e25)
+                                    }
+                                };
+                                let l26 = *ptr1
+                                    .add(16 + 8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<i64>();
+                                let l27 = *ptr1
+                                    .add(24 + 8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<i64>();
+                                let l28 = *ptr1
+                                    .add(32 + 8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l29 = *ptr1
+                                    .add(32 + 9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len30 = l29;
+                                let l31 = i32::from(
+                                    *ptr1
+                                        .add(32 + 10 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                Program {
+                                    id: _rt::string_lift(bytes6),
+                                    program: _rt::string_lift(bytes9),
+                                    arguments: result15,
+                                    state: v25,
+                                    time_ms: l26 as u64,
+                                    written: l27 as u64,
+                                    ports: <_ as From<
+                                        _rt::Vec<_>,
+                                    >>::from(
+                                        _rt::Vec::from_raw_parts(l28.cast(), len30, len30),
+                                    ),
+                                    lacks: match l31 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l32 = *ptr1
+                                                    .add(32 + 11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l33 = *ptr1
+                                                    .add(32 + 12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len34 = l33;
+                                                let bytes34 = _rt::Vec::from_raw_parts(
+                                                    l32.cast(),
+                                                    len34,
+                                                    len34,
+                                                );
+                                                _rt::string_lift(bytes34)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
                                     },
                                 }
                             };
@@ -7883,327 +8323,6 @@ pub mod cofferdam {
                         _ => _rt::invalid_enum_discriminant(),
                     };
                     result58
-                }
-            }
-            #[allow(unused_unsafe, clippy::all)]
-            /// Kills a program with all its processes, and waits for that. Nothing happens if it has ended.
-            #[allow(async_fn_in_trait)]
-            pub fn stop(id: &str) -> ::core::result::Result<Program, Error> {
-                unsafe {
-                    #[repr(align(8))]
-                    struct RetArea(
-                        [::core::mem::MaybeUninit<
-                            u8,
-                        >; 32 + 10 * ::core::mem::size_of::<*const u8>()],
-                    );
-                    let mut ret_area = RetArea(
-                        [::core::mem::MaybeUninit::uninit(); 32
-                            + 10 * ::core::mem::size_of::<*const u8>()],
-                    );
-                    let vec0 = id;
-                    let ptr0 = vec0.as_ptr().cast::<u8>();
-                    let len0 = vec0.len();
-                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
-                    #[cfg(target_arch = "wasm32")]
-                    #[link(wasm_import_module = "cofferdam:host/background@0.1.0")]
-                    unsafe extern "C" {
-                        #[link_name = "stop"]
-                        fn wit_import2(_: *mut u8, _: usize, _: *mut u8);
-                    }
-                    #[cfg(not(target_arch = "wasm32"))]
-                    unsafe extern "C" fn wit_import2(_: *mut u8, _: usize, _: *mut u8) {
-                        unreachable!()
-                    }
-                    wit_import2(ptr0.cast_mut(), len0, ptr1);
-                    let l3 = i32::from(*ptr1.add(0).cast::<u8>());
-                    let result54 = match l3 {
-                        0 => {
-                            let e = {
-                                let l4 = *ptr1.add(8).cast::<*mut u8>();
-                                let l5 = *ptr1
-                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let len6 = l5;
-                                let bytes6 = _rt::Vec::from_raw_parts(
-                                    l4.cast(),
-                                    len6,
-                                    len6,
-                                );
-                                let l7 = *ptr1
-                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l8 = *ptr1
-                                    .add(8 + 3 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let len9 = l8;
-                                let bytes9 = _rt::Vec::from_raw_parts(
-                                    l7.cast(),
-                                    len9,
-                                    len9,
-                                );
-                                let l10 = *ptr1
-                                    .add(8 + 4 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l11 = *ptr1
-                                    .add(8 + 5 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let base15 = l10;
-                                let len15 = l11;
-                                let mut result15 = _rt::Vec::with_capacity(len15);
-                                for i in 0..len15 {
-                                    let base = base15
-                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
-                                    let e15 = {
-                                        let l12 = *base.add(0).cast::<*mut u8>();
-                                        let l13 = *base
-                                            .add(::core::mem::size_of::<*const u8>())
-                                            .cast::<usize>();
-                                        let len14 = l13;
-                                        let bytes14 = _rt::Vec::from_raw_parts(
-                                            l12.cast(),
-                                            len14,
-                                            len14,
-                                        );
-                                        _rt::string_lift(bytes14)
-                                    };
-                                    result15.push(e15);
-                                }
-                                _rt::cabi_dealloc(
-                                    base15,
-                                    len15 * (2 * ::core::mem::size_of::<*const u8>()),
-                                    ::core::mem::size_of::<*const u8>(),
-                                );
-                                let l16 = i32::from(
-                                    *ptr1
-                                        .add(8 + 6 * ::core::mem::size_of::<*const u8>())
-                                        .cast::<u8>(),
-                                );
-                                let v25 = match l16 {
-                                    0 => State::Running,
-                                    1 => {
-                                        let e25 = {
-                                            let l17 = *ptr1
-                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<i32>();
-                                            l17
-                                        };
-                                        State::Exited(e25)
-                                    }
-                                    2 => {
-                                        let e25 = {
-                                            let l18 = *ptr1
-                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<i32>();
-                                            l18
-                                        };
-                                        State::Signalled(e25)
-                                    }
-                                    3 => State::Stopped,
-                                    4 => State::TimedOut,
-                                    5 => {
-                                        let e25 = {
-                                            let l19 = *ptr1
-                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>();
-                                            let l20 = *ptr1
-                                                .add(8 + 8 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len21 = l20;
-                                            let bytes21 = _rt::Vec::from_raw_parts(
-                                                l19.cast(),
-                                                len21,
-                                                len21,
-                                            );
-                                            _rt::string_lift(bytes21)
-                                        };
-                                        State::Limit(e25)
-                                    }
-                                    n => {
-                                        debug_assert_eq!(n, 6, "invalid enum discriminant");
-                                        let e25 = {
-                                            let l22 = *ptr1
-                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>();
-                                            let l23 = *ptr1
-                                                .add(8 + 8 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len24 = l23;
-                                            let bytes24 = _rt::Vec::from_raw_parts(
-                                                l22.cast(),
-                                                len24,
-                                                len24,
-                                            );
-                                            _rt::string_lift(bytes24)
-                                        };
-                                        State::Failed(e25)
-                                    }
-                                };
-                                let l26 = *ptr1
-                                    .add(16 + 8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<i64>();
-                                let l27 = *ptr1
-                                    .add(24 + 8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<i64>();
-                                let l28 = *ptr1
-                                    .add(32 + 8 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<*mut u8>();
-                                let l29 = *ptr1
-                                    .add(32 + 9 * ::core::mem::size_of::<*const u8>())
-                                    .cast::<usize>();
-                                let len30 = l29;
-                                Program {
-                                    id: _rt::string_lift(bytes6),
-                                    program: _rt::string_lift(bytes9),
-                                    arguments: result15,
-                                    state: v25,
-                                    time_ms: l26 as u64,
-                                    written: l27 as u64,
-                                    ports: <_ as From<
-                                        _rt::Vec<_>,
-                                    >>::from(_rt::Vec::from_raw_parts(l28.cast(), len30, len30)),
-                                }
-                            };
-                            Ok(e)
-                        }
-                        1 => {
-                            let e = {
-                                let l31 = i32::from(*ptr1.add(8).cast::<u8>());
-                                let v53 = match l31 {
-                                    0 => {
-                                        let e53 = {
-                                            let l32 = *ptr1
-                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>();
-                                            let l33 = *ptr1
-                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len34 = l33;
-                                            let bytes34 = _rt::Vec::from_raw_parts(
-                                                l32.cast(),
-                                                len34,
-                                                len34,
-                                            );
-                                            _rt::string_lift(bytes34)
-                                        };
-                                        Error::Denied(e53)
-                                    }
-                                    1 => {
-                                        let e53 = {
-                                            let l35 = *ptr1
-                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>();
-                                            let l36 = *ptr1
-                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len37 = l36;
-                                            let bytes37 = _rt::Vec::from_raw_parts(
-                                                l35.cast(),
-                                                len37,
-                                                len37,
-                                            );
-                                            _rt::string_lift(bytes37)
-                                        };
-                                        Error::NotFound(e53)
-                                    }
-                                    2 => {
-                                        let e53 = {
-                                            let l38 = *ptr1
-                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>();
-                                            let l39 = *ptr1
-                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len40 = l39;
-                                            let bytes40 = _rt::Vec::from_raw_parts(
-                                                l38.cast(),
-                                                len40,
-                                                len40,
-                                            );
-                                            _rt::string_lift(bytes40)
-                                        };
-                                        Error::Unavailable(e53)
-                                    }
-                                    3 => {
-                                        let e53 = {
-                                            let l41 = *ptr1
-                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>();
-                                            let l42 = *ptr1
-                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len43 = l42;
-                                            let bytes43 = _rt::Vec::from_raw_parts(
-                                                l41.cast(),
-                                                len43,
-                                                len43,
-                                            );
-                                            _rt::string_lift(bytes43)
-                                        };
-                                        Error::Invalid(e53)
-                                    }
-                                    4 => {
-                                        let e53 = {
-                                            let l44 = *ptr1
-                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>();
-                                            let l45 = *ptr1
-                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len46 = l45;
-                                            let bytes46 = _rt::Vec::from_raw_parts(
-                                                l44.cast(),
-                                                len46,
-                                                len46,
-                                            );
-                                            _rt::string_lift(bytes46)
-                                        };
-                                        Error::TooMany(e53)
-                                    }
-                                    5 => {
-                                        let e53 = {
-                                            let l47 = *ptr1
-                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>();
-                                            let l48 = *ptr1
-                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len49 = l48;
-                                            let bytes49 = _rt::Vec::from_raw_parts(
-                                                l47.cast(),
-                                                len49,
-                                                len49,
-                                            );
-                                            _rt::string_lift(bytes49)
-                                        };
-                                        Error::Unknown(e53)
-                                    }
-                                    n => {
-                                        debug_assert_eq!(n, 6, "invalid enum discriminant");
-                                        let e53 = {
-                                            let l50 = *ptr1
-                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<*mut u8>();
-                                            let l51 = *ptr1
-                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
-                                                .cast::<usize>();
-                                            let len52 = l51;
-                                            let bytes52 = _rt::Vec::from_raw_parts(
-                                                l50.cast(),
-                                                len52,
-                                                len52,
-                                            );
-                                            _rt::string_lift(bytes52)
-                                        };
-                                        Error::Failed(e53)
-                                    }
-                                };
-                                v53
-                            };
-                            Err(e)
-                        }
-                        _ => _rt::invalid_enum_discriminant(),
-                    };
-                    result54
                 }
             }
         }
@@ -8827,9 +8946,9 @@ macro_rules! __export_plugin_impl {
         : () = { #[rustfmt::skip] #[cfg(target_arch = "wasm32")] #[unsafe (link_section =
         "component-type:wit-bindgen:0.61.1:cofferdam:worlds@0.1.0:plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 5446] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 5456] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc9)\x01A\x02\x01A3\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd3)\x01A\x02\x01A3\x01\
 B\x04\x01r\x02\x05indexy\x05county\x04\0\x04part\x03\0\0\x01@\0\0\x01\x04\0\x07c\
 urrent\x01\x02\x03\0\x1dcofferdam:backend/parts@0.1.0\x05\0\x01B\x1c\x01ps\x01kw\
 \x01r\x08\x04roots\x05globs\0\x0dexclude-globs\0\x05types\0\x0cignore-files\x7f\x06\
@@ -8936,25 +9055,25 @@ orys\x07objectss\x06branchs\x06parent\0\x04\0\x0bpreparation\x03\0\x01\x01q\x04\
 denied\x01s\0\x07invalid\x01s\0\x07changed\x01s\0\x06failed\x01s\0\x04\0\x05erro\
 r\x03\0\x03\x01j\x01\x02\x01\x04\x01@\0\0\x05\x04\0\x07prepare\x01\x06\x01j\0\x01\
 \x04\x01@\x01\x02ids\0\x07\x04\0\x06finish\x01\x08\x03\0\x1fcofferdam:host/git-c\
-ommit@0.1.0\x05\x18\x02\x03\0\x06\x07command\x01B\x19\x02\x03\x02\x01\x19\x04\0\x07\
+ommit@0.1.0\x05\x18\x02\x03\0\x06\x07command\x01B\x1a\x02\x03\x02\x01\x19\x04\0\x07\
 command\x03\0\0\x01q\x07\x07running\0\0\x06exited\x01z\0\x09signalled\x01z\0\x07\
 stopped\0\0\x09timed-out\0\0\x05limit\x01s\0\x06failed\x01s\0\x04\0\x05state\x03\
-\0\x02\x01ps\x01p{\x01r\x07\x02ids\x07programs\x09arguments\x04\x05state\x03\x07\
-time-msw\x07writtenw\x05ports\x05\x04\0\x07program\x03\0\x06\x01p}\x01r\x03\x06o\
-ffsetw\x05bytes\x08\x07program\x07\x04\0\x06output\x03\0\x09\x01q\x07\x06denied\x01\
-s\0\x09not-found\x01s\0\x0bunavailable\x01s\0\x07invalid\x01s\0\x08too-many\x01s\
-\0\x07unknown\x01s\0\x06failed\x01s\0\x04\0\x05error\x03\0\x0b\x01j\x01\x07\x01\x0c\
-\x01@\x01\x07command\x01\0\x0d\x04\0\x05start\x01\x0e\x01p\x07\x01j\x01\x0f\x01\x0c\
-\x01@\0\0\x10\x04\0\x08programs\x01\x11\x01j\x01\x0a\x01\x0c\x01@\x04\x02ids\x06\
-offsetw\x03maxy\x07wait-msy\0\x12\x04\0\x04read\x01\x13\x01@\x01\x02ids\0\x0d\x04\
-\0\x04stop\x01\x14\x03\0\x1fcofferdam:host/background@0.1.0\x05\x1a\x02\x03\0\x04\
-\x04json\x02\x03\0\x04\x0ccall-context\x02\x03\0\x04\x0atool-error\x01B\x09\x02\x03\
-\x02\x01\x1b\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x1c\x04\0\x0ccall-context\x03\
-\0\x02\x02\x03\x02\x01\x1d\x04\0\x0atool-error\x03\0\x04\x01j\x01\x01\x01\x05\x01\
-@\x03\x04names\x04args\x01\x03ctx\x03\0\x06\x04\0\x04call\x01\x07\x04\0\x1acoffe\
-rdam:tool/tools@0.1.0\x05\x1e\x04\0\x1dcofferdam:worlds/plugin@0.1.0\x04\0\x0b\x0c\
-\x01\0\x06plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-componen\
-t\x070.258.0\x10wit-bindgen-rust\x060.61.1";
+\0\x02\x01ps\x01p{\x01ks\x01r\x08\x02ids\x07programs\x09arguments\x04\x05state\x03\
+\x07time-msw\x07writtenw\x05ports\x05\x05lacks\x06\x04\0\x07program\x03\0\x07\x01\
+p}\x01r\x03\x06offsetw\x05bytes\x09\x07program\x08\x04\0\x06output\x03\0\x0a\x01\
+q\x07\x06denied\x01s\0\x09not-found\x01s\0\x0bunavailable\x01s\0\x07invalid\x01s\
+\0\x08too-many\x01s\0\x07unknown\x01s\0\x06failed\x01s\0\x04\0\x05error\x03\0\x0c\
+\x01j\x01\x08\x01\x0d\x01@\x01\x07command\x01\0\x0e\x04\0\x05start\x01\x0f\x01p\x08\
+\x01j\x01\x10\x01\x0d\x01@\0\0\x11\x04\0\x08programs\x01\x12\x01j\x01\x0b\x01\x0d\
+\x01@\x04\x02ids\x06offsetw\x03maxy\x07wait-msy\0\x13\x04\0\x04read\x01\x14\x01@\
+\x01\x02ids\0\x0e\x04\0\x04stop\x01\x15\x03\0\x1fcofferdam:host/background@0.1.0\
+\x05\x1a\x02\x03\0\x04\x04json\x02\x03\0\x04\x0ccall-context\x02\x03\0\x04\x0ato\
+ol-error\x01B\x09\x02\x03\x02\x01\x1b\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x1c\x04\
+\0\x0ccall-context\x03\0\x02\x02\x03\x02\x01\x1d\x04\0\x0atool-error\x03\0\x04\x01\
+j\x01\x01\x01\x05\x01@\x03\x04names\x04args\x01\x03ctx\x03\0\x06\x04\0\x04call\x01\
+\x07\x04\0\x1acofferdam:tool/tools@0.1.0\x05\x1e\x04\0\x1dcofferdam:worlds/plugi\
+n@0.1.0\x04\0\x0b\x0c\x01\0\x06plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-b\
+y\x02\x0dwit-component\x070.258.0\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }
@@ -8967,8 +9086,8 @@ pub use __export_plugin_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 5339] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xbe(\x01A\x02\x01A.\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 5349] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc8(\x01A\x02\x01A.\x01\
 B\x04\x01r\x02\x05indexy\x05county\x04\0\x04part\x03\0\0\x01@\0\0\x01\x04\0\x07c\
 urrent\x01\x02\x03\0\x1dcofferdam:backend/parts@0.1.0\x05\0\x01B\x1c\x01ps\x01kw\
 \x01r\x08\x04roots\x05globs\0\x0dexclude-globs\0\x05types\0\x0cignore-files\x7f\x06\
@@ -9075,21 +9194,21 @@ orys\x07objectss\x06branchs\x06parent\0\x04\0\x0bpreparation\x03\0\x01\x01q\x04\
 denied\x01s\0\x07invalid\x01s\0\x07changed\x01s\0\x06failed\x01s\0\x04\0\x05erro\
 r\x03\0\x03\x01j\x01\x02\x01\x04\x01@\0\0\x05\x04\0\x07prepare\x01\x06\x01j\0\x01\
 \x04\x01@\x01\x02ids\0\x07\x04\0\x06finish\x01\x08\x03\0\x1fcofferdam:host/git-c\
-ommit@0.1.0\x05\x18\x02\x03\0\x06\x07command\x01B\x19\x02\x03\x02\x01\x19\x04\0\x07\
+ommit@0.1.0\x05\x18\x02\x03\0\x06\x07command\x01B\x1a\x02\x03\x02\x01\x19\x04\0\x07\
 command\x03\0\0\x01q\x07\x07running\0\0\x06exited\x01z\0\x09signalled\x01z\0\x07\
 stopped\0\0\x09timed-out\0\0\x05limit\x01s\0\x06failed\x01s\0\x04\0\x05state\x03\
-\0\x02\x01ps\x01p{\x01r\x07\x02ids\x07programs\x09arguments\x04\x05state\x03\x07\
-time-msw\x07writtenw\x05ports\x05\x04\0\x07program\x03\0\x06\x01p}\x01r\x03\x06o\
-ffsetw\x05bytes\x08\x07program\x07\x04\0\x06output\x03\0\x09\x01q\x07\x06denied\x01\
-s\0\x09not-found\x01s\0\x0bunavailable\x01s\0\x07invalid\x01s\0\x08too-many\x01s\
-\0\x07unknown\x01s\0\x06failed\x01s\0\x04\0\x05error\x03\0\x0b\x01j\x01\x07\x01\x0c\
-\x01@\x01\x07command\x01\0\x0d\x04\0\x05start\x01\x0e\x01p\x07\x01j\x01\x0f\x01\x0c\
-\x01@\0\0\x10\x04\0\x08programs\x01\x11\x01j\x01\x0a\x01\x0c\x01@\x04\x02ids\x06\
-offsetw\x03maxy\x07wait-msy\0\x12\x04\0\x04read\x01\x13\x01@\x01\x02ids\0\x0d\x04\
-\0\x04stop\x01\x14\x03\0\x1fcofferdam:host/background@0.1.0\x05\x1a\x04\0=coffer\
-dam:worlds/plugin-with-all-of-its-exports-removed@0.1.0\x04\0\x0b,\x01\0&plugin-\
-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0d\
-wit-component\x070.258.0\x10wit-bindgen-rust\x060.61.1";
+\0\x02\x01ps\x01p{\x01ks\x01r\x08\x02ids\x07programs\x09arguments\x04\x05state\x03\
+\x07time-msw\x07writtenw\x05ports\x05\x05lacks\x06\x04\0\x07program\x03\0\x07\x01\
+p}\x01r\x03\x06offsetw\x05bytes\x09\x07program\x08\x04\0\x06output\x03\0\x0a\x01\
+q\x07\x06denied\x01s\0\x09not-found\x01s\0\x0bunavailable\x01s\0\x07invalid\x01s\
+\0\x08too-many\x01s\0\x07unknown\x01s\0\x06failed\x01s\0\x04\0\x05error\x03\0\x0c\
+\x01j\x01\x08\x01\x0d\x01@\x01\x07command\x01\0\x0e\x04\0\x05start\x01\x0f\x01p\x08\
+\x01j\x01\x10\x01\x0d\x01@\0\0\x11\x04\0\x08programs\x01\x12\x01j\x01\x0b\x01\x0d\
+\x01@\x04\x02ids\x06offsetw\x03maxy\x07wait-msy\0\x13\x04\0\x04read\x01\x14\x01@\
+\x01\x02ids\0\x0e\x04\0\x04stop\x01\x15\x03\0\x1fcofferdam:host/background@0.1.0\
+\x05\x1a\x04\0=cofferdam:worlds/plugin-with-all-of-its-exports-removed@0.1.0\x04\
+\0\x0b,\x01\0&plugin-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\
+\x0cprocessed-by\x02\x0dwit-component\x070.258.0\x10wit-bindgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

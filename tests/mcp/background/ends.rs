@@ -119,7 +119,7 @@ fn programs_end_when_the_client_closes_the_pipe() {
         let marker = marker("closed");
         let command = format!("{} 10000", stubborn(&marker));
         let started = piped.call("start_process", &json!({"command": command, "wait_ms": 30_000}));
-        assert_eq!(started["output"], "ready\n");
+        assert_eq!(started["output"], "ready\n", "{started}");
         piped.stdin = None;
         piped.child.wait().unwrap();
         assert_eq!(processes(&marker), 0);
@@ -134,7 +134,7 @@ fn programs_end_when_the_host_is_killed() {
         let marker = marker("killed");
         let command = format!("{} 10000", stubborn(&marker));
         let started = piped.call("start_process", &json!({"command": command, "wait_ms": 30_000}));
-        assert_eq!(started["output"], "ready\n");
+        assert_eq!(started["output"], "ready\n", "{started}");
         kill_process(Pid::from_child(&piped.child), Signal::KILL).unwrap();
         wait_until_gone(&marker);
     }

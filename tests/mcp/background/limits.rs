@@ -64,6 +64,7 @@ fn what_takes_too_much_is_stopped() {
         }
         let brief = json!({"command": "exec sleep 1000", "timeout_s": 1, "wait_ms": 30_000});
         let ended = client.call("start_process", brief);
+        assert!(ended["running_ms"].as_u64().unwrap() < 20_000, "{ended}");
         assert_eq!(ended["state"], "timed_out");
         let reason = scene.events("program_ended").pop().unwrap()["reason"].take();
         assert!(reason.as_str().unwrap().contains("stopped at the limit"), "{reason}");

@@ -8,14 +8,18 @@ use super::{Client, Scene, TIERS};
 fn a_watcher_sees_what_later_calls_write() {
     for tier in TIERS {
         let scene = Scene::new(tier, "");
-        scene.place.write("a.txt", "first\n");
+        // In tier B, later files directly in the root can't be read.
+        let (old, new) = ("src/a.txt", "src/new.txt");
+        scene.place.write(old, "first\n");
         let server = scene.serve();
         let client = Client::new(&server);
-        let watch = client.start("while :; do cat a.txt new.txt 2>/dev/null; sleep 0.05; done");
+        let watch =
+            client.start("while :; do cat src/a.txt src/new.txt 2>/dev/null; sleep 0.05; done");
         client.prints(&watch, "first");
-        let args = json!({"path": "a.txt", "replacements": [{"old_string": "first", "new_string": "second"}]});
+        let args =
+            json!({"path": old, "replacements": [{"old_string": "first", "new_string": "second"}]});
         client.call("atomic_replace", args);
-        client.call("write_file", json!({"path": "new.txt", "content": "third\n"}));
+        client.call("write_file", json!({"path": new, "content": "third\n"}));
         let output = client.prints(&watch, "second\nthird\n");
         assert!(output.starts_with("first\n"), "{output}");
     }

@@ -131,7 +131,10 @@ fn programs_have_no_ports_in_tier_b() {
     let scene = Scene::new("B", "");
     let server = scene.serve();
     let client = Client::new(&server);
-    let id = client.start("exec python3 -m http.server 8000");
+    let started =
+        client.call("start_process", json!({"command": "exec python3 -m http.server 8000"}));
+    assert!(started["note"].as_str().unwrap().contains("no ports"), "{started}");
+    let id = started["process_id"].as_str().unwrap().to_owned();
     let ended = client.ended(&id);
     assert_eq!((&ended["state"], &ended["exit_code"]), (&json!("exited"), &json!(1)));
     let output = ended["output"].as_str().unwrap();

@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use cofferdam_sandbox::{Canceller, End, Loopback, Stream};
+use cofferdam_sandbox::{Canceller, End, Loopback};
 
 use output::Output;
 pub(crate) use reach::{Reach, Source};
@@ -29,6 +29,9 @@ const MAX_RUNNING_IN_HOST: usize = 16;
 
 /// How many programs of a session are known, with their output; the oldest that have ended are forgotten.
 const MAX_KNOWN: usize = 16;
+
+/// How long to wait for more output after the first.
+const SETTLE_TIME: Duration = Duration::from_millis(50);
 
 /// How long a program may take to end after it was killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -258,7 +261,7 @@ pub(crate) struct Status {
 
 impl Program {
     /// Adds what it has printed.
-    pub(crate) fn print(&self, _: Stream, bytes: &[u8]) {
+    pub(crate) fn print(&self, bytes: &[u8]) {
         self.lock().output.push(bytes);
         self.changed.notify_all();
     }
@@ -303,8 +306,8 @@ impl Program {
     }
 
     /// Returns at most `max` bytes of output from `offset` on, with the offset of the first: a later one
-    /// if older output was dropped. Waits until there are any or the program has ended, as long as
-    /// `wait` says so; it is asked at least every `interval`.
+    /// if older output was dropped. Waits until there are any, and a moment for what belongs to them, or
+    /// until the program has ended, as long as `wait` says so; it is asked at least every `interval`.
     pub(crate) fn read(
         &self,
         offset: u64,
@@ -313,7 +316,14 @@ impl Program {
         wait: impl Fn() -> bool,
     ) -> (u64, Vec<u8>) {
         let mut progress = self.lock();
-        while progress.output.written() <= offset && progress.ended.is_none() && wait() {
+        let mut begun = (progress.output.written() > offset).then(Instant::now);
+        while progress.ended.is_none() && wait() {
+            match begun {
+                None if progress.output.written() > offset => begun = Some(Instant::now()),
+                // Programs print a line in several parts.
+                Some(begun) if begun.elapsed() >= SETTLE_TIME => break,
+                None | Some(_) => {}
+            }
             let waited = self.changed.wait_timeout(progress, interval);
             progress = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

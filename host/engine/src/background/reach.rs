@@ -156,11 +156,12 @@ async fn pass_on(
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
         let Ok((mut near, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
+        // A port without connections takes no place.
+        let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
         let program = Arc::clone(&program);
         tokio::spawn(async move {
             let _place = place;

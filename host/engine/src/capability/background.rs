@@ -29,6 +29,12 @@ const MAX_READ_BYTES: u32 = 1 << 20;
 /// The most output that the sandbox keeps besides what it passes on, in bytes.
 const SANDBOX_OUTPUT_BYTES: usize = 4096;
 
+/// What programs lack in tier B. Without mounts, nothing but the rights on single files keeps them from the
+/// host's own directory.
+const LACKS_IN_TIER_B: &str = "in tier B of the sandbox, programs have no ports and are not notified of changed files, and can't \
+     read what is created or replaced directly in the project's root after their start; what is below \
+     its directories they can read";
+
 impl Host for CallState {
     fn start(&mut self, command: Command) -> Result<std::result::Result<Program, Error>> {
         Ok(self.start_background(&command))
@@ -237,7 +243,7 @@ impl Watch {
         let cache =
             self.cache.map(|bytes| services.workspace.cache(self.permissions.plugin(), bytes));
         drop(ready);
-        let waited = running.wait_with(|stream, bytes| self.program.print(stream, bytes));
+        let waited = running.wait_with(|_, bytes| self.program.print(bytes));
         let ended = match waited {
             Ok(report) => {
                 self.explain(&report);
@@ -258,7 +264,7 @@ impl Watch {
         let name = &self.program.program;
         let text = network::explanation(&self.permissions, name, report, &refusals);
         if !text.is_empty() {
-            self.program.print(sandbox::Stream::Stderr, text.as_bytes());
+            self.program.print(text.as_bytes());
         }
     }
 
@@ -286,6 +292,7 @@ fn described(program: &background::Program) -> Program {
         time_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
         written,
         ports: program.ports(),
+        lacks: program.loopback().is_none().then(|| LACKS_IN_TIER_B.to_owned()),
     }
 }
 
