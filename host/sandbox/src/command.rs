@@ -180,6 +180,9 @@ pub struct Limits {
     /// Free space that must remain on the disk of each bounded directory, in bytes, or half of the
     /// free space at the start if that is less. It is polled.
     pub reserve: u64,
+    /// How often what is polled is polled. Each time takes some of a processor, so a program that runs
+    /// for hours is polled less often.
+    pub poll: Duration,
 }
 
 impl Limits {
@@ -196,6 +199,7 @@ impl Limits {
         stream: 256 << 20,
         temporary: 512 << 20,
         reserve: 256 << 20,
+        poll: Duration::from_millis(10),
     };
 }
 

@@ -23,6 +23,9 @@
 //! The pipe to the helper stays open during the run; when it closes, because the caller cancelled
 //! or the host died, the run is killed.
 //!
+//! In tier A, the host and the supervisor can exchange sockets of the run's loopback interface while it
+//! runs ([`Loopback`]): so the host connects programs of several runs, and nothing else reaches them.
+//!
 //! # What bounds memory and processes
 //!
 //! Few hosts can use control groups, which requires a delegated group. RLIMIT_NPROC counts all

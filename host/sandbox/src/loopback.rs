@@ -5,7 +5,7 @@
 //! (4 bytes), a count (2 bytes) and as many ports (2 bytes each), and perhaps a descriptor. All numbers
 //! are little-endian.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -44,15 +44,24 @@ impl Operation {
     }
 }
 
-/// The host's end of the channel to the supervisor of one run. After the end of the run, each operation
-/// fails.
+/// A reply of the supervisor.
 #[derive(Debug)]
-pub struct Loopback(Mutex<UnixStream>);
+pub(crate) struct Reply {
+    /// The error of the operation; 0 if it succeeded.
+    pub(crate) error: i32,
+    pub(crate) ports: Vec<u16>,
+    pub(crate) descriptor: Option<OwnedFd>,
+}
+
+/// The host's end of the channel to the supervisor of one run. After the end of the run, or after a reply
+/// that did not come in time, each operation fails.
+#[derive(Debug)]
+pub struct Loopback(Mutex<Option<UnixStream>>);
 
 impl Loopback {
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has a sandbox"))]
     pub(crate) fn new(stream: UnixStream) -> Self {
-        Self(Mutex::new(stream))
+        Self(Mutex::new(Some(stream)))
     }
 
     /// Starts the program of the run.
@@ -69,7 +78,7 @@ impl Loopback {
     /// # Errors
     /// Returns an error if the run has ended, or the supervisor can't list them.
     pub fn ports(&self) -> io::Result<Vec<u16>> {
-        Ok(self.exchange(Operation::Ports, 0)?.0)
+        Ok(self.exchange(Operation::Ports, 0)?.ports)
     }
 
     /// Returns a new socket that listens on a port of the run's loopback interface, by IPv4 and, if the
@@ -99,14 +108,21 @@ impl Loopback {
         [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
     fn socket(&self, operation: Operation, port: u16) -> io::Result<OwnedFd> {
-        let (_, descriptor) = self.exchange(operation, port)?;
-        descriptor.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        let reply = self.exchange(operation, port)?;
+        reply.descriptor.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    fn exchange(&self, operation: Operation, port: u16) -> io::Result<(Vec<u16>, Option<OwnedFd>)> {
-        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn exchange(&self, operation: Operation, port: u16) -> io::Result<Reply> {
+        let mut channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // If this fails, the channel stays closed: a later reply would be taken for another one.
+        let mut stream = channel.take().ok_or(io::ErrorKind::NotConnected)?;
         let [low, high] = port.to_le_bytes();
-        io::Write::write_all(&mut *stream, &[operation as u8, low, high])?;
-        crate::system::receive_reply(&stream)
+        stream.write_all(&[operation as u8, low, high])?;
+        let reply = crate::system::receive_reply(&stream)?;
+        *channel = Some(stream);
+        match reply.error {
+            0 => Ok(reply),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
     }
 }

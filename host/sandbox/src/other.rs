@@ -1,10 +1,10 @@
 //! Systems without an implementation: the helper refuses every run.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use crate::loopback::Reply;
 use crate::wire::{Answer, Request};
 use crate::{SandboxError, Stream};
 
@@ -63,6 +63,6 @@ pub(crate) fn serve(
 ///
 /// # Errors
 /// Always.
-pub(crate) fn receive_reply(_: &UnixStream) -> io::Result<(Vec<u16>, Option<OwnedFd>)> {
+pub(crate) fn receive_reply(_: &UnixStream) -> io::Result<Reply> {
     Err(io::ErrorKind::Unsupported.into())
 }

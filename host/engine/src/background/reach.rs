@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use super::{Background, Program};
 
 /// How often programs are asked for their ports.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How many connections of a run are passed on at a time; others wait.
 const MAX_CONNECTIONS: usize = 128;

@@ -16,7 +16,7 @@ use super::network::{self, Network};
 use super::process::{GIT, Prepared, end, not_run};
 use super::state::CallState;
 use crate::background::{self, Background, Ended, Full, Permit, Reach, Source, Started};
-use crate::call::Permissions;
+use crate::call::{CallUsage, Permissions};
 use crate::journal::{Entry, Event, Journal};
 use cofferdam_core::policy::Files;
 
@@ -25,6 +25,9 @@ const MAX_TIME: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// The most output that is returned at once, in bytes.
 const MAX_READ_BYTES: u32 = 1 << 20;
+
+/// How often the limits of a program are polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The most output that the sandbox keeps besides what it passes on, in bytes.
 const SANDBOX_OUTPUT_BYTES: usize = 4096;
@@ -126,6 +129,7 @@ impl CallState {
             cache: cache.as_ref().map(|_| self.context.limits.cache as u64),
             permissions: self.context.permissions.clone(),
             call: self.context.id.clone(),
+            usage: Arc::clone(&self.context.usage),
             services: Arc::clone(&self.context.services),
         };
         let reach = match reach {
@@ -203,6 +207,7 @@ fn limit(described: &mut sandbox::Command, timeout_ms: u32) {
     described.limits.wall = wall;
     described.limits.cpu_seconds = MAX_TIME.as_secs();
     described.limits.output = SANDBOX_OUTPUT_BYTES;
+    described.limits.poll = POLL_INTERVAL;
     // All of the output, from the first byte on.
     described.spill = Some(sandbox::Spill { above: 0, most: u64::MAX });
 }
@@ -217,6 +222,8 @@ struct Watch {
     permissions: Permissions,
     /// The call that started it.
     call: String,
+    /// Collects the origins that it reached after the end of that call.
+    usage: Arc<CallUsage>,
     services: Arc<super::Services>,
 }
 
@@ -275,6 +282,11 @@ impl Watch {
         if let Some(background::Status { ended: Some(ended), time, written }) = ended {
             let seconds = time.as_secs_f64();
             reason.push_str(&format!(", {ended} after {seconds:.1} s, printed {written} bytes"));
+            let origins = self.usage.take().origins;
+            let origins: Vec<String> = origins.iter().map(ToString::to_string).collect();
+            if !origins.is_empty() {
+                reason.push_str(&format!(", reached {}", origins.join(", ")));
+            }
         }
         let journal: &Journal = &self.services.journal;
         journal.append(&Entry::Event(Event::of_call(event, reason, &self.call)));

@@ -18,7 +18,7 @@ use rustix::net::{
 };
 
 use crate::PROXY_PORT;
-use crate::loopback::{MAX_PORTS, Operation, REPLY_BYTES, REQUEST_BYTES};
+use crate::loopback::{MAX_PORTS, Operation, REPLY_BYTES, REQUEST_BYTES, Reply};
 
 /// How long the host waits for the helper, which needs some milliseconds.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -194,11 +194,11 @@ pub(crate) fn receive(host: &UnixStream) -> io::Result<Option<TcpListener>> {
     Ok(descriptor.map(TcpListener::from))
 }
 
-/// Receives a reply of the supervisor: ports, and a descriptor.
+/// Receives a reply of the supervisor.
 ///
 /// # Errors
-/// The error of the supervisor; an error if the run has ended.
-pub(crate) fn receive_reply(host: &UnixStream) -> io::Result<(Vec<u16>, Option<OwnedFd>)> {
+/// Returns an error if the run has ended, or nothing comes in time.
+pub(crate) fn receive_reply(host: &UnixStream) -> io::Result<Reply> {
     let mut head = [0; REPLY_BYTES];
     let (length, descriptor) = receive_some(host, &mut head)?;
     let mut host = host;
@@ -208,11 +208,8 @@ pub(crate) fn receive_reply(host: &UnixStream) -> io::Result<(Vec<u16>, Option<O
     let count = usize::from(u16::from_le_bytes([low, high])).min(MAX_PORTS);
     let mut ports = vec![0; 2 * count];
     host.read_exact(&mut ports)?;
-    if error != 0 {
-        return Err(io::Error::from_raw_os_error(error));
-    }
     let ports = ports.chunks_exact(2).map(|port| u16::from_le_bytes([port[0], port[1]]));
-    Ok((ports.collect(), descriptor))
+    Ok(Reply { error, ports: ports.collect(), descriptor })
 }
 
 fn receive_some(host: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {

@@ -25,9 +25,6 @@ use super::tree::{self, Tree};
 use crate::capture::Capture;
 use crate::{Captured, Command, End, Limit, Limits, Report, SandboxError, Stream, Tier};
 
-/// How often memory and the number of processes are polled.
-const WATCH_INTERVAL: Duration = Duration::from_millis(10);
-
 /// How often a waiting lock is retried.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -261,7 +258,7 @@ impl Supervisor<'_> {
             ioctl_fionbio(pipe, true)?;
         }
         let program = pidfd_open(self.program, PidfdFlags::empty())?;
-        let mut next_look = Instant::now() + WATCH_INTERVAL;
+        let mut next_look = Instant::now() + self.limits.poll;
         loop {
             self.feed_stdin()?;
             self.stdout.take(&mut self.buffer, &mut self.piece)?;
@@ -281,7 +278,7 @@ impl Supervisor<'_> {
                     return Ok(Some(End::Limit(limit)));
                 }
                 // With many processes, polling takes a while; it must not take all the time.
-                next_look = Instant::now() + WATCH_INTERVAL.max(now.elapsed() * 4);
+                next_look = Instant::now() + self.limits.poll.max(now.elapsed() * 4);
             }
             let next = if self.requests.is_waiting() {
                 next_look.min(now + LOCK_RETRY_INTERVAL)
