@@ -469,7 +469,7 @@ fn tools_are_listed_in_the_format_of_each_client() {
 }
 
 /// The tools that write, of plugins that have others as well.
-const OTHER_WRITERS: [&str; 7] = [
+const OTHER_WRITERS: [&str; 9] = [
     "git_commit__git_commit",
     "history__undo",
     "files__copy_path",
@@ -477,10 +477,13 @@ const OTHER_WRITERS: [&str; 7] = [
     "files__move_path",
     "files__write_file",
     "lint_agent__apply_fix",
+    // What they start or stop is no file.
+    "processes__start_process",
+    "processes__stop_process",
 ];
 
 /// All built-in tools.
-const TOOLS: [&str; 48] = [
+const TOOLS: [&str; 52] = [
     "beads.approve_bead",
     "beads.ask_followup",
     "beads.close_bead",
@@ -518,6 +521,10 @@ const TOOLS: [&str; 48] = [
     "lint_agent.run_linter",
     "lint_agent.submit",
     "pdf.read_pdf",
+    "processes.list_processes",
+    "processes.read_output",
+    "processes.start_process",
+    "processes.stop_process",
     "report.save_agent_report",
     "shell.bash",
     "shell.run_command",
@@ -634,7 +641,7 @@ fn plugins_are_listed_and_inspected() {
     // Only built if their languages are available.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
     let wanted = "beads build builders deno_lint docs edit files git git_commit grep history lint \
-                  lint_agent native-linters pdf report ruff shell symbols team test-runners tests ty";
+                  lint_agent native-linters pdf processes report ruff shell symbols team test-runners tests ty";
     assert_eq!(names.join(" "), wanted);
     let granted = |name: &str| {
         listed.iter().find(|plugin| plugin["name"] == name).unwrap()["granted"].clone()

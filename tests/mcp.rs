@@ -2,6 +2,7 @@
 //! requests that no client library would send.
 
 mod approvals;
+mod background;
 mod client;
 mod conformance;
 mod conversation;

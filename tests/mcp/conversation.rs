@@ -84,7 +84,9 @@ fn lists_tools(place: &Place, client: &mut Client) {
         let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
         // These have no granted origin, program, agent or capability, or no target file, so they are not
         // listed.
-        let ungranted = ["context7_", "bash", "run_command", "task", "git_commit"];
+        let commands = ["bash", "run_command", "start_process", "stop_process", "read_output"];
+        let others = ["context7_", "task", "git_commit", "list_processes"];
+        let ungranted = [&commands[..], &others].concat();
         let untargeted = ["lint_agent__", "apply_fix", "ruff_config", "submit"];
         let unlisted = [&ungranted[..], &untargeted].concat();
         names.filter(|name| !unlisted.iter().any(|one| name.starts_with(one))).collect()

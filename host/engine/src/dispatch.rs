@@ -82,6 +82,12 @@ impl GrantedCall {
         self.may_write() && self.permissions.capabilities.git_commit
     }
 
+    /// Whether it may start or stop programs that are left running, which can't be rolled back.
+    pub fn leaves_programs(&self) -> bool {
+        let capabilities = &self.permissions.capabilities;
+        capabilities.background && capabilities.files > Files::None
+    }
+
     /// Whether it may give tasks to agents.
     pub fn asks_agents(&self) -> bool {
         !self.permissions.capabilities.agents.is_empty()
@@ -416,6 +422,14 @@ pub fn undo_not_in_transaction() -> Failure {
 pub fn git_commit_not_in_transaction() -> Failure {
     let message = "a commit to git can't be taken back, and has only files that are on the disk, so it \
                    is not made in an atomic or a dry run; make the call by itself";
+    Failure::new(DenialCode::NotInTransaction, message)
+}
+
+/// The failure of a call within a transaction that could start or stop a program that is left running.
+pub fn background_not_in_transaction() -> Failure {
+    let message = "a program that is left running sees only files that are on the disk, and its start \
+                   can't be taken back, so it is not made in an atomic or a dry run; make the call by \
+                   itself";
     Failure::new(DenialCode::NotInTransaction, message)
 }
 

@@ -41,11 +41,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use self::repeats::Repeats;
 use crate::agent::{Agents, Team};
+use crate::background::Pool;
 use crate::call::{Grants, Observer};
 use crate::capability::{Backends, Http, Programs, Services};
 use crate::dispatch::{self, Bounds, Refusal, RefusalCode, ValidCall};
@@ -102,6 +104,7 @@ struct Shared {
     observer: Arc<dyn Observer>,
     commits: AtomicU64,
     telemetry: Option<Arc<Telemetry>>,
+    background: Arc<Pool>,
 }
 
 impl Host {
@@ -130,6 +133,7 @@ impl Host {
             observer: Arc::clone(&config.observer),
             commits: AtomicU64::default(),
             telemetry: config.telemetry.take().map(|it| Telemetry::start(it, workers)),
+            background: Arc::default(),
         };
         shared.journal.record_commits();
         Self::with(Arc::new(shared), workspace, runtime, config)
@@ -218,6 +222,8 @@ impl Host {
             http: Http::new(config.environment.clone()),
             programs: Programs::new(config.sandbox, policy.programs().clone(), config.environment),
             team: Team::new(agents.clone(), &policy, &contracts, most)?,
+            background: Arc::clone(&shared.background),
+            journal: Arc::clone(&shared.journal),
         };
         Ok(Self {
             registry,
@@ -276,6 +282,12 @@ impl Host {
     /// The number of calls that can run at the same time.
     pub fn workers(&self) -> usize {
         self.shared.workers.count()
+    }
+
+    /// Kills the programs that calls have left running, of all sessions, and waits until they have ended,
+    /// for at most `timeout`.
+    pub fn end_programs(&self, timeout: Duration) {
+        self.shared.background.end(timeout);
     }
 
     /// The directory that calls work on.

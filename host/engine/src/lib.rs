@@ -5,6 +5,7 @@
 //! [`host::Host`] is the entry point. ARCHITECTURE.md in the repository describes the modules.
 
 pub mod agent;
+mod background;
 pub mod call;
 pub mod capability;
 pub mod conformance;

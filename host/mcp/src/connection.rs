@@ -25,7 +25,7 @@ pub(super) struct Connection {
     pub id: u64,
     /// How many bytes wait to be read by the client, if that is known.
     pub unread: Option<watch::Receiver<usize>>,
-    /// The commits of its calls.
+    /// The commits of its calls, and the programs that they have left running.
     pub session: Session,
     requests: Arc<Requests>,
     /// The number of its requests that listen for changes.
@@ -100,7 +100,7 @@ impl Request {
 impl Connection {
     /// Creates the connection of a new client.
     pub fn new() -> Self {
-        Self { id: next_id(), ..Self::default() }
+        Self { id: next_id(), session: Session::lasting(), ..Self::default() }
     }
 
     /// Adds the number of bytes that wait to be read by its client.

@@ -68,6 +68,9 @@ const MAX_WAITING_CALLS: usize = 64;
 /// How long to wait for running calls when the server stops.
 const LAST_CALLS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long to wait for the programs that calls have left running, after they were killed.
+const LAST_PROGRAMS_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long a client may keep a list, in milliseconds. It changes when the user changes the settings or
 /// the plugins; clients that listen are notified at once.
 const LIST_TTL_MS: u64 = 60 * 1000;
@@ -233,11 +236,18 @@ impl Server {
         self.offer().host.policy().limits().envelope
     }
 
-    /// Waits until no call is running, so that each has committed its changes or none of them.
+    /// Waits until no call is running, so that each has committed its changes or none of them, and ends
+    /// the programs that calls have left running.
     async fn ended(&self) {
         if tokio::time::timeout(LAST_CALLS_TIMEOUT, self.shared.slots.all()).await.is_err() {
             tracing::warn!("a call did not end in time; what it changed is not kept");
         }
+        let offer = self.offer();
+        let end = move || {
+            offer.host.end_programs(LAST_PROGRAMS_TIMEOUT);
+            Ok::<_, std::convert::Infallible>(())
+        };
+        let Ok(()) = blocking(end).await;
     }
 }
 

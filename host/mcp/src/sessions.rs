@@ -186,6 +186,7 @@ impl Transport<RoleServer> for Session {
         if message.is_none() {
             self.connection.silent.cancel();
             self.connection.gone.cancel();
+            self.connection.session.end();
         }
         message
     }

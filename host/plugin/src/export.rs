@@ -53,7 +53,8 @@ impl<'a> Exported<'a> {
         };
         let mut hints = Map::new();
         // The hints `destructiveHint` and `idempotentHint` mean nothing for a tool that only reads.
-        if !tool.agents && may.files < Files::Write {
+        let leaves_programs = may.background && may.files > Files::None;
+        if !tool.agents && !leaves_programs && may.files < Files::Write {
             hints.insert("readOnlyHint".to_owned(), true.into());
         }
         if !tool.agents && may.http.is_empty() {

@@ -56,6 +56,10 @@ pub struct Command {
     /// loopback interface: see [`Running::take_proxy`](crate::Running::take_proxy). Tier A only; in tier
     /// B, there is none.
     pub proxy: bool,
+    /// Whether the host exchanges sockets with the run: see
+    /// [`Running::take_loopback`](crate::Running::take_loopback). Then the program starts only when the
+    /// host says so. Tier A only; in tier B, there are no sockets.
+    pub loopback: bool,
     /// Passes long streams on while the program runs, to [`Running::wait_with`].
     ///
     /// [`Running::wait_with`]: crate::Running::wait_with
@@ -86,6 +90,7 @@ impl Command {
             bounded: Vec::new(),
             hidden: Vec::new(),
             proxy: false,
+            loopback: false,
             spill: None,
             limits: Limits::DEFAULT,
         }
@@ -175,6 +180,9 @@ pub struct Limits {
     /// Free space that must remain on the disk of each bounded directory, in bytes, or half of the
     /// free space at the start if that is less. It is polled.
     pub reserve: u64,
+    /// How often what is polled is polled. Each time takes some of a processor, so a program that runs
+    /// for hours is polled less often.
+    pub poll: Duration,
 }
 
 impl Limits {
@@ -191,6 +199,7 @@ impl Limits {
         stream: 256 << 20,
         temporary: 512 << 20,
         reserve: 256 << 20,
+        poll: Duration::from_millis(10),
     };
 }
 

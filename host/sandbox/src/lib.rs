@@ -23,6 +23,9 @@
 //! The pipe to the helper stays open during the run; when it closes, because the caller cancelled
 //! or the host died, the run is killed.
 //!
+//! In tier A, the host and the supervisor can exchange sockets of the run's loopback interface while it
+//! runs ([`Loopback`]): so the host connects programs of several runs, and nothing else reaches them.
+//!
 //! # What bounds memory and processes
 //!
 //! Few hosts can use control groups, which requires a delegated group. RLIMIT_NPROC counts all
@@ -57,6 +60,7 @@ mod capture;
 mod command;
 mod dns;
 mod error;
+mod loopback;
 mod probe;
 mod program;
 mod redact;
@@ -80,6 +84,7 @@ pub const PROXY_PORT: u16 = 24_367;
 pub use command::{Bounded, Command, Limits, Overlay, Spill, system_paths};
 pub use dns::refuse_question;
 pub use error::SandboxError;
+pub use loopback::Loopback;
 pub use probe::{Cgroup, Probe, Tier};
 pub use program::find_program;
 pub use redact::Redactor;

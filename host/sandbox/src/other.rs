@@ -1,8 +1,10 @@
 //! Systems without an implementation: the helper refuses every run.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use crate::loopback::Reply;
 use crate::wire::{Answer, Request};
 use crate::{SandboxError, Stream};
 
@@ -55,4 +57,12 @@ pub(crate) fn serve(
             std::env::consts::OS
         ))),
     })
+}
+
+/// Receives nothing, since no run exchanges sockets.
+///
+/// # Errors
+/// Always.
+pub(crate) fn receive_reply(_: &UnixStream) -> io::Result<Reply> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::wire::{self, Answer, HELPER_ARGUMENT, Request};
-use crate::{Command, Probe, Report, SandboxError, Stream, Tier};
+use crate::{Command, Loopback, Probe, Report, SandboxError, Stream, Tier};
 
 /// The executable of the helper process.
 #[derive(Debug, Clone)]
@@ -63,14 +63,21 @@ impl Helper {
     fn start(&self, request: &Request, input: &[u8]) -> Result<Running, SandboxError> {
         let (mut child, stdout) = self.spawn(Stdio::piped())?;
         let stdin = child.stdin.take().map(|pipe| Box::new(pipe) as Box<dyn Control>);
-        let running = Running { child, stdout, control: Canceller::new(stdin), proxy: None };
+        let control = Canceller::new(stdin);
+        let running = Running { child, stdout, control, proxy: None, loopback: None };
         running.control.request(request, input)?;
         Ok(running)
     }
 
-    /// Starts a helper like [`Self::start`], and receives the socket of the run's proxy.
+    /// Starts a helper like [`Self::start`] with a pair of sockets instead of a pipe, and receives the
+    /// socket of the run's proxy, if it has one.
     #[cfg(target_os = "linux")]
-    fn start_with_proxy(&self, request: &Request, input: &[u8]) -> Result<Running, SandboxError> {
+    fn start_with_sockets(
+        &self,
+        request: &Request,
+        input: &[u8],
+        has_loopback: bool,
+    ) -> Result<Running, SandboxError> {
         let channel = crate::system::channel().and_then(|(helper, host)| {
             let receiver = host.try_clone()?;
             Ok((helper, host, receiver))
@@ -78,15 +85,21 @@ impl Helper {
         let (helper, host, receiver) = channel.map_err(|error| failed(error.to_string()))?;
         let (child, stdout) = self.spawn(helper.into())?;
         let control = Canceller::new(Some(Box::new(host)));
-        let mut running = Running { child, stdout, control, proxy: None };
+        let mut running = Running { child, stdout, control, proxy: None, loopback: None };
         running.control.request(request, input)?;
         let listener = crate::system::receive(&receiver);
-        running.proxy = listener.map_err(|error| failed(format!("has no proxy: {error}")))?;
+        running.proxy = listener.map_err(|error| failed(format!("is not ready: {error}")))?;
+        running.loopback = has_loopback.then(|| Loopback::new(receiver));
         Ok(running)
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn start_with_proxy(&self, request: &Request, input: &[u8]) -> Result<Running, SandboxError> {
+    fn start_with_sockets(
+        &self,
+        request: &Request,
+        input: &[u8],
+        _: bool,
+    ) -> Result<Running, SandboxError> {
         self.start(request, input)
     }
 
@@ -162,15 +175,16 @@ impl Sandbox {
     pub fn start(&self, mut command: Command) -> Result<Running, SandboxError> {
         let input = std::mem::take(&mut command.stdin);
         command.proxy &= self.tier == Tier::A;
-        let has_proxy = command.proxy;
+        command.loopback &= self.tier == Tier::A;
+        let (has_proxy, has_loopback) = (command.proxy, command.loopback);
         let request = Request::Run {
             command: Box::new(command),
             tier: self.tier,
             scratch: self.scratch.clone(),
             stdin: input.len() as u64,
         };
-        match has_proxy {
-            true => self.helper.start_with_proxy(&request, &input),
+        match has_proxy || has_loopback {
+            true => self.helper.start_with_sockets(&request, &input, has_loopback),
             false => self.helper.start(&request, &input),
         }
     }
@@ -183,6 +197,7 @@ pub struct Running {
     stdout: Option<ChildStdout>,
     control: Canceller,
     proxy: Option<TcpListener>,
+    loopback: Option<Loopback>,
 }
 
 impl Running {
@@ -195,6 +210,12 @@ impl Running {
     /// program's connections wait until they are accepted.
     pub fn take_proxy(&mut self) -> Option<TcpListener> {
         self.proxy.take()
+    }
+
+    /// Returns the channel for sockets of the run's loopback interface, if [`Command::loopback`] is set.
+    /// The program starts after [`Loopback::start_program`].
+    pub fn take_loopback(&mut self) -> Option<Loopback> {
+        self.loopback.take()
     }
 
     /// Waits until the program and all its processes have ended, at most a little longer than

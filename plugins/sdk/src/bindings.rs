@@ -6595,6 +6595,1737 @@ pub mod cofferdam {
                 }
             }
         }
+        /// Native programs that are left running after the call that started them, each in a sandbox, until they
+        /// exit, are stopped, or the session ends. They see the workspace as it is on the disk, with later
+        /// commits, and can't change it. Only programs of the session that started them reach the TCP ports on
+        /// which they listen, on the loopback interface.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod background {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type Command = super::super::super::cofferdam::host::process::Command;
+            #[derive(Clone)]
+            pub enum State {
+                Running,
+                Exited(i32),
+                Signalled(i32),
+                /// It was stopped.
+                Stopped,
+                /// It was stopped when its time was over.
+                TimedOut,
+                /// It was stopped at another limit, which is named.
+                Limit(_rt::String),
+                /// It could not be started or supervised.
+                Failed(_rt::String),
+            }
+            impl ::core::fmt::Debug for State {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        State::Running => f.debug_tuple("State::Running").finish(),
+                        State::Exited(e) => {
+                            f.debug_tuple("State::Exited").field(e).finish()
+                        }
+                        State::Signalled(e) => {
+                            f.debug_tuple("State::Signalled").field(e).finish()
+                        }
+                        State::Stopped => f.debug_tuple("State::Stopped").finish(),
+                        State::TimedOut => f.debug_tuple("State::TimedOut").finish(),
+                        State::Limit(e) => {
+                            f.debug_tuple("State::Limit").field(e).finish()
+                        }
+                        State::Failed(e) => {
+                            f.debug_tuple("State::Failed").field(e).finish()
+                        }
+                    }
+                }
+            }
+            #[derive(Clone)]
+            pub struct Program {
+                /// Identifies the program in the session.
+                pub id: _rt::String,
+                pub program: _rt::String,
+                pub arguments: _rt::Vec<_rt::String>,
+                pub state: State,
+                /// How long it has been running, or ran, in milliseconds.
+                pub time_ms: u64,
+                /// How much it has printed, in bytes: standard output and standard error together.
+                pub written: u64,
+                /// The TCP ports on which it listens; at most 64.
+                pub ports: _rt::Vec<u16>,
+                /// What the sandbox of this machine does not offer it, in words.
+                pub lacks: ::core::option::Option<_rt::String>,
+            }
+            impl ::core::fmt::Debug for Program {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Program")
+                        .field("id", &self.id)
+                        .field("program", &self.program)
+                        .field("arguments", &self.arguments)
+                        .field("state", &self.state)
+                        .field("time-ms", &self.time_ms)
+                        .field("written", &self.written)
+                        .field("ports", &self.ports)
+                        .field("lacks", &self.lacks)
+                        .finish()
+                }
+            }
+            #[derive(Clone)]
+            pub struct Output {
+                /// The offset of the first byte. It is larger than the one that was asked for if older output
+                /// was dropped, and smaller if that is beyond the end.
+                pub offset: u64,
+                pub bytes: _rt::Vec<u8>,
+                pub program: Program,
+            }
+            impl ::core::fmt::Debug for Output {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Output")
+                        .field("offset", &self.offset)
+                        .field("bytes", &self.bytes)
+                        .field("program", &self.program)
+                        .finish()
+                }
+            }
+            #[derive(Clone)]
+            pub enum Error {
+                /// The plugin is not granted this program, or may not leave it running.
+                Denied(_rt::String),
+                /// The program does not exist.
+                NotFound(_rt::String),
+                /// The host can't run programs on this machine, or the call belongs to no session.
+                Unavailable(_rt::String),
+                /// The command is invalid.
+                Invalid(_rt::String),
+                /// As many programs run as may.
+                TooMany(_rt::String),
+                /// The session has no program with this id.
+                Unknown(_rt::String),
+                Failed(_rt::String),
+            }
+            impl ::core::fmt::Debug for Error {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Error::Denied(e) => {
+                            f.debug_tuple("Error::Denied").field(e).finish()
+                        }
+                        Error::NotFound(e) => {
+                            f.debug_tuple("Error::NotFound").field(e).finish()
+                        }
+                        Error::Unavailable(e) => {
+                            f.debug_tuple("Error::Unavailable").field(e).finish()
+                        }
+                        Error::Invalid(e) => {
+                            f.debug_tuple("Error::Invalid").field(e).finish()
+                        }
+                        Error::TooMany(e) => {
+                            f.debug_tuple("Error::TooMany").field(e).finish()
+                        }
+                        Error::Unknown(e) => {
+                            f.debug_tuple("Error::Unknown").field(e).finish()
+                        }
+                        Error::Failed(e) => {
+                            f.debug_tuple("Error::Failed").field(e).finish()
+                        }
+                    }
+                }
+            }
+            impl ::core::fmt::Display for Error {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    write!(f, "{:?}", self)
+                }
+            }
+            impl ::core::error::Error for Error {}
+            #[allow(unused_unsafe, clippy::all)]
+            /// Starts a program. `changes` of the command has to be `none`; its timeout is the time after which
+            /// the program is stopped, at most twelve hours.
+            #[allow(async_fn_in_trait)]
+            pub fn start(command: &Command) -> ::core::result::Result<Program, Error> {
+                unsafe {
+                    #[repr(align(8))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 40 + 12 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 40
+                            + 12 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let super::super::super::cofferdam::host::process::Command {
+                        program: program0,
+                        arguments: arguments0,
+                        directory: directory0,
+                        environment: environment0,
+                        stdin: stdin0,
+                        timeout_ms: timeout_ms0,
+                        changes: changes0,
+                    } = command;
+                    let vec1 = program0;
+                    let ptr1 = vec1.as_ptr().cast::<u8>();
+                    let len1 = vec1.len();
+                    let vec3 = arguments0;
+                    let len3 = vec3.len();
+                    let layout3 = _rt::alloc::Layout::from_size_align(
+                            vec3.len() * (2 * ::core::mem::size_of::<*const u8>()),
+                            ::core::mem::size_of::<*const u8>(),
+                        )
+                        .unwrap();
+                    let (result3, _cleanup3) = wit_bindgen::rt::Cleanup::new(layout3);
+                    for (i, e) in vec3.into_iter().enumerate() {
+                        let base = result3
+                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                        {
+                            let vec2 = e;
+                            let ptr2 = vec2.as_ptr().cast::<u8>();
+                            let len2 = vec2.len();
+                            *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len2;
+                            *base.add(0).cast::<*mut u8>() = ptr2.cast_mut();
+                        }
+                    }
+                    let vec4 = directory0;
+                    let ptr4 = vec4.as_ptr().cast::<u8>();
+                    let len4 = vec4.len();
+                    let vec8 = environment0;
+                    let len8 = vec8.len();
+                    let layout8 = _rt::alloc::Layout::from_size_align(
+                            vec8.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                            ::core::mem::size_of::<*const u8>(),
+                        )
+                        .unwrap();
+                    let (result8, _cleanup8) = wit_bindgen::rt::Cleanup::new(layout8);
+                    for (i, e) in vec8.into_iter().enumerate() {
+                        let base = result8
+                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                        {
+                            let (t5_0, t5_1) = e;
+                            let vec6 = t5_0;
+                            let ptr6 = vec6.as_ptr().cast::<u8>();
+                            let len6 = vec6.len();
+                            *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len6;
+                            *base.add(0).cast::<*mut u8>() = ptr6.cast_mut();
+                            let vec7 = t5_1;
+                            let ptr7 = vec7.as_ptr().cast::<u8>();
+                            let len7 = vec7.len();
+                            *base
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len7;
+                            *base
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = ptr7.cast_mut();
+                        }
+                    }
+                    let vec9 = stdin0;
+                    let ptr9 = vec9.as_ptr().cast::<u8>();
+                    let len9 = vec9.len();
+                    let ptr10 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "cofferdam:host/background@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "start"]
+                        fn wit_import11(
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: *mut u8,
+                            _: usize,
+                            _: i32,
+                            _: i32,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import11(
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: *mut u8,
+                        _: usize,
+                        _: i32,
+                        _: i32,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import11(
+                        ptr1.cast_mut(),
+                        len1,
+                        result3,
+                        len3,
+                        ptr4.cast_mut(),
+                        len4,
+                        result8,
+                        len8,
+                        ptr9.cast_mut(),
+                        len9,
+                        _rt::as_i32(timeout_ms0),
+                        changes0.clone() as i32,
+                        ptr10,
+                    );
+                    let l12 = i32::from(*ptr10.add(0).cast::<u8>());
+                    let result67 = match l12 {
+                        0 => {
+                            let e = {
+                                let l13 = *ptr10.add(8).cast::<*mut u8>();
+                                let l14 = *ptr10
+                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len15 = l14;
+                                let bytes15 = _rt::Vec::from_raw_parts(
+                                    l13.cast(),
+                                    len15,
+                                    len15,
+                                );
+                                let l16 = *ptr10
+                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l17 = *ptr10
+                                    .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len18 = l17;
+                                let bytes18 = _rt::Vec::from_raw_parts(
+                                    l16.cast(),
+                                    len18,
+                                    len18,
+                                );
+                                let l19 = *ptr10
+                                    .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l20 = *ptr10
+                                    .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base24 = l19;
+                                let len24 = l20;
+                                let mut result24 = _rt::Vec::with_capacity(len24);
+                                for i in 0..len24 {
+                                    let base = base24
+                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                    let e24 = {
+                                        let l21 = *base.add(0).cast::<*mut u8>();
+                                        let l22 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len23 = l22;
+                                        let bytes23 = _rt::Vec::from_raw_parts(
+                                            l21.cast(),
+                                            len23,
+                                            len23,
+                                        );
+                                        _rt::string_lift(bytes23)
+                                    };
+                                    result24.push(e24);
+                                }
+                                _rt::cabi_dealloc(
+                                    base24,
+                                    len24 * (2 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l25 = i32::from(
+                                    *ptr10
+                                        .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                let v34 = match l25 {
+                                    0 => State::Running,
+                                    1 => {
+                                        let e34 = {
+                                            let l26 = *ptr10
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<i32>();
+                                            l26
+                                        };
+                                        State::Exited(e34)
+                                    }
+                                    2 => {
+                                        let e34 = {
+                                            let l27 = *ptr10
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<i32>();
+                                            l27
+                                        };
+                                        State::Signalled(e34)
+                                    }
+                                    3 => State::Stopped,
+                                    4 => State::TimedOut,
+                                    5 => {
+                                        let e34 = {
+                                            let l28 = *ptr10
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l29 = *ptr10
+                                                .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len30 = l29;
+                                            let bytes30 = _rt::Vec::from_raw_parts(
+                                                l28.cast(),
+                                                len30,
+                                                len30,
+                                            );
+                                            _rt::string_lift(bytes30)
+                                        };
+                                        State::Limit(e34)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 6, "invalid enum discriminant");
+                                        let e34 = {
+                                            let l31 = *ptr10
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l32 = *ptr10
+                                                .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len33 = l32;
+                                            let bytes33 = _rt::Vec::from_raw_parts(
+                                                l31.cast(),
+                                                len33,
+                                                len33,
+                                            );
+                                            _rt::string_lift(bytes33)
+                                        };
+                                        State::Failed(e34)
+                                    }
+                                };
+                                let l35 = *ptr10
+                                    .add(16 + 8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<i64>();
+                                let l36 = *ptr10
+                                    .add(24 + 8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<i64>();
+                                let l37 = *ptr10
+                                    .add(32 + 8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l38 = *ptr10
+                                    .add(32 + 9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len39 = l38;
+                                let l40 = i32::from(
+                                    *ptr10
+                                        .add(32 + 10 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                Program {
+                                    id: _rt::string_lift(bytes15),
+                                    program: _rt::string_lift(bytes18),
+                                    arguments: result24,
+                                    state: v34,
+                                    time_ms: l35 as u64,
+                                    written: l36 as u64,
+                                    ports: <_ as From<
+                                        _rt::Vec<_>,
+                                    >>::from(
+                                        _rt::Vec::from_raw_parts(l37.cast(), len39, len39),
+                                    ),
+                                    lacks: match l40 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l41 = *ptr10
+                                                    .add(32 + 11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l42 = *ptr10
+                                                    .add(32 + 12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len43 = l42;
+                                                let bytes43 = _rt::Vec::from_raw_parts(
+                                                    l41.cast(),
+                                                    len43,
+                                                    len43,
+                                                );
+                                                _rt::string_lift(bytes43)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                }
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l44 = i32::from(*ptr10.add(8).cast::<u8>());
+                                let v66 = match l44 {
+                                    0 => {
+                                        let e66 = {
+                                            let l45 = *ptr10
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l46 = *ptr10
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len47 = l46;
+                                            let bytes47 = _rt::Vec::from_raw_parts(
+                                                l45.cast(),
+                                                len47,
+                                                len47,
+                                            );
+                                            _rt::string_lift(bytes47)
+                                        };
+                                        Error::Denied(e66)
+                                    }
+                                    1 => {
+                                        let e66 = {
+                                            let l48 = *ptr10
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l49 = *ptr10
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len50 = l49;
+                                            let bytes50 = _rt::Vec::from_raw_parts(
+                                                l48.cast(),
+                                                len50,
+                                                len50,
+                                            );
+                                            _rt::string_lift(bytes50)
+                                        };
+                                        Error::NotFound(e66)
+                                    }
+                                    2 => {
+                                        let e66 = {
+                                            let l51 = *ptr10
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l52 = *ptr10
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len53 = l52;
+                                            let bytes53 = _rt::Vec::from_raw_parts(
+                                                l51.cast(),
+                                                len53,
+                                                len53,
+                                            );
+                                            _rt::string_lift(bytes53)
+                                        };
+                                        Error::Unavailable(e66)
+                                    }
+                                    3 => {
+                                        let e66 = {
+                                            let l54 = *ptr10
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l55 = *ptr10
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len56 = l55;
+                                            let bytes56 = _rt::Vec::from_raw_parts(
+                                                l54.cast(),
+                                                len56,
+                                                len56,
+                                            );
+                                            _rt::string_lift(bytes56)
+                                        };
+                                        Error::Invalid(e66)
+                                    }
+                                    4 => {
+                                        let e66 = {
+                                            let l57 = *ptr10
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l58 = *ptr10
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len59 = l58;
+                                            let bytes59 = _rt::Vec::from_raw_parts(
+                                                l57.cast(),
+                                                len59,
+                                                len59,
+                                            );
+                                            _rt::string_lift(bytes59)
+                                        };
+                                        Error::TooMany(e66)
+                                    }
+                                    5 => {
+                                        let e66 = {
+                                            let l60 = *ptr10
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l61 = *ptr10
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len62 = l61;
+                                            let bytes62 = _rt::Vec::from_raw_parts(
+                                                l60.cast(),
+                                                len62,
+                                                len62,
+                                            );
+                                            _rt::string_lift(bytes62)
+                                        };
+                                        Error::Unknown(e66)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 6, "invalid enum discriminant");
+                                        let e66 = {
+                                            let l63 = *ptr10
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l64 = *ptr10
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len65 = l64;
+                                            let bytes65 = _rt::Vec::from_raw_parts(
+                                                l63.cast(),
+                                                len65,
+                                                len65,
+                                            );
+                                            _rt::string_lift(bytes65)
+                                        };
+                                        Error::Failed(e66)
+                                    }
+                                };
+                                v66
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result67
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// The programs of the session, oldest first: those that run, and the latest ones that have ended.
+            #[allow(async_fn_in_trait)]
+            pub fn programs() -> ::core::result::Result<_rt::Vec<Program>, Error> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 4 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 4
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "cofferdam:host/background@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "programs"]
+                        fn wit_import1(_: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import1(ptr0);
+                    let l2 = i32::from(*ptr0.add(0).cast::<u8>());
+                    let result60 = match l2 {
+                        0 => {
+                            let e = {
+                                let l3 = *ptr0
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l4 = *ptr0
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base36 = l3;
+                                let len36 = l4;
+                                let mut result36 = _rt::Vec::with_capacity(len36);
+                                for i in 0..len36 {
+                                    let base = base36
+                                        .add(i * (32 + 12 * ::core::mem::size_of::<*const u8>()));
+                                    let e36 = {
+                                        let l5 = *base.add(0).cast::<*mut u8>();
+                                        let l6 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len7 = l6;
+                                        let bytes7 = _rt::Vec::from_raw_parts(
+                                            l5.cast(),
+                                            len7,
+                                            len7,
+                                        );
+                                        let l8 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l9 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len10 = l9;
+                                        let bytes10 = _rt::Vec::from_raw_parts(
+                                            l8.cast(),
+                                            len10,
+                                            len10,
+                                        );
+                                        let l11 = *base
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l12 = *base
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let base16 = l11;
+                                        let len16 = l12;
+                                        let mut result16 = _rt::Vec::with_capacity(len16);
+                                        for i in 0..len16 {
+                                            let base = base16
+                                                .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                            let e16 = {
+                                                let l13 = *base.add(0).cast::<*mut u8>();
+                                                let l14 = *base
+                                                    .add(::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len15 = l14;
+                                                let bytes15 = _rt::Vec::from_raw_parts(
+                                                    l13.cast(),
+                                                    len15,
+                                                    len15,
+                                                );
+                                                _rt::string_lift(bytes15)
+                                            };
+                                            result16.push(e16);
+                                        }
+                                        _rt::cabi_dealloc(
+                                            base16,
+                                            len16 * (2 * ::core::mem::size_of::<*const u8>()),
+                                            ::core::mem::size_of::<*const u8>(),
+                                        );
+                                        let l17 = i32::from(
+                                            *base
+                                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
+                                        let v26 = match l17 {
+                                            0 => State::Running,
+                                            1 => {
+                                                let e26 = {
+                                                    let l18 = *base
+                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    l18
+                                                };
+                                                State::Exited(e26)
+                                            }
+                                            2 => {
+                                                let e26 = {
+                                                    let l19 = *base
+                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<i32>();
+                                                    l19
+                                                };
+                                                State::Signalled(e26)
+                                            }
+                                            3 => State::Stopped,
+                                            4 => State::TimedOut,
+                                            5 => {
+                                                let e26 = {
+                                                    let l20 = *base
+                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l21 = *base
+                                                        .add(8 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len22 = l21;
+                                                    let bytes22 = _rt::Vec::from_raw_parts(
+                                                        l20.cast(),
+                                                        len22,
+                                                        len22,
+                                                    );
+                                                    _rt::string_lift(bytes22)
+                                                };
+                                                State::Limit(e26)
+                                            }
+                                            n => {
+                                                debug_assert_eq!(n, 6, "invalid enum discriminant");
+                                                let e26 = {
+                                                    let l23 = *base
+                                                        .add(7 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l24 = *base
+                                                        .add(8 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len25 = l24;
+                                                    let bytes25 = _rt::Vec::from_raw_parts(
+                                                        l23.cast(),
+                                                        len25,
+                                                        len25,
+                                                    );
+                                                    _rt::string_lift(bytes25)
+                                                };
+                                                State::Failed(e26)
+                                            }
+                                        };
+                                        let l27 = *base
+                                            .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<i64>();
+                                        let l28 = *base
+                                            .add(16 + 8 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<i64>();
+                                        let l29 = *base
+                                            .add(24 + 8 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l30 = *base
+                                            .add(24 + 9 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len31 = l30;
+                                        let l32 = i32::from(
+                                            *base
+                                                .add(24 + 10 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
+                                        Program {
+                                            id: _rt::string_lift(bytes7),
+                                            program: _rt::string_lift(bytes10),
+                                            arguments: result16,
+                                            state: v26,
+                                            time_ms: l27 as u64,
+                                            written: l28 as u64,
+                                            ports: <_ as From<
+                                                _rt::Vec<_>,
+                                            >>::from(
+                                                _rt::Vec::from_raw_parts(l29.cast(), len31, len31),
+                                            ),
+                                            lacks: match l32 {
+                                                0 => None,
+                                                1 => {
+                                                    let e = {
+                                                        let l33 = *base
+                                                            .add(24 + 11 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l34 = *base
+                                                            .add(24 + 12 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len35 = l34;
+                                                        let bytes35 = _rt::Vec::from_raw_parts(
+                                                            l33.cast(),
+                                                            len35,
+                                                            len35,
+                                                        );
+                                                        _rt::string_lift(bytes35)
+                                                    };
+                                                    Some(e)
+                                                }
+                                                _ => _rt::invalid_enum_discriminant(),
+                                            },
+                                        }
+                                    };
+                                    result36.push(e36);
+                                }
+                                _rt::cabi_dealloc(
+                                    base36,
+                                    len36 * (32 + 12 * ::core::mem::size_of::<*const u8>()),
+                                    8,
+                                );
+                                result36
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l37 = i32::from(
+                                    *ptr0.add(::core::mem::size_of::<*const u8>()).cast::<u8>(),
+                                );
+                                let v59 = match l37 {
+                                    0 => {
+                                        let e59 = {
+                                            let l38 = *ptr0
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l39 = *ptr0
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len40 = l39;
+                                            let bytes40 = _rt::Vec::from_raw_parts(
+                                                l38.cast(),
+                                                len40,
+                                                len40,
+                                            );
+                                            _rt::string_lift(bytes40)
+                                        };
+                                        Error::Denied(e59)
+                                    }
+                                    1 => {
+                                        let e59 = {
+                                            let l41 = *ptr0
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l42 = *ptr0
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len43 = l42;
+                                            let bytes43 = _rt::Vec::from_raw_parts(
+                                                l41.cast(),
+                                                len43,
+                                                len43,
+                                            );
+                                            _rt::string_lift(bytes43)
+                                        };
+                                        Error::NotFound(e59)
+                                    }
+                                    2 => {
+                                        let e59 = {
+                                            let l44 = *ptr0
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l45 = *ptr0
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len46 = l45;
+                                            let bytes46 = _rt::Vec::from_raw_parts(
+                                                l44.cast(),
+                                                len46,
+                                                len46,
+                                            );
+                                            _rt::string_lift(bytes46)
+                                        };
+                                        Error::Unavailable(e59)
+                                    }
+                                    3 => {
+                                        let e59 = {
+                                            let l47 = *ptr0
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l48 = *ptr0
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len49 = l48;
+                                            let bytes49 = _rt::Vec::from_raw_parts(
+                                                l47.cast(),
+                                                len49,
+                                                len49,
+                                            );
+                                            _rt::string_lift(bytes49)
+                                        };
+                                        Error::Invalid(e59)
+                                    }
+                                    4 => {
+                                        let e59 = {
+                                            let l50 = *ptr0
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l51 = *ptr0
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len52 = l51;
+                                            let bytes52 = _rt::Vec::from_raw_parts(
+                                                l50.cast(),
+                                                len52,
+                                                len52,
+                                            );
+                                            _rt::string_lift(bytes52)
+                                        };
+                                        Error::TooMany(e59)
+                                    }
+                                    5 => {
+                                        let e59 = {
+                                            let l53 = *ptr0
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l54 = *ptr0
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len55 = l54;
+                                            let bytes55 = _rt::Vec::from_raw_parts(
+                                                l53.cast(),
+                                                len55,
+                                                len55,
+                                            );
+                                            _rt::string_lift(bytes55)
+                                        };
+                                        Error::Unknown(e59)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 6, "invalid enum discriminant");
+                                        let e59 = {
+                                            let l56 = *ptr0
+                                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l57 = *ptr0
+                                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len58 = l57;
+                                            let bytes58 = _rt::Vec::from_raw_parts(
+                                                l56.cast(),
+                                                len58,
+                                                len58,
+                                            );
+                                            _rt::string_lift(bytes58)
+                                        };
+                                        Error::Failed(e59)
+                                    }
+                                };
+                                v59
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result60
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Returns at most `max` bytes of the output from an offset on. Waits for at most `wait-ms` until
+            /// there are any, or the program has ended.
+            #[allow(async_fn_in_trait)]
+            pub fn read(
+                id: &str,
+                offset: u64,
+                max: u32,
+                wait_ms: u32,
+            ) -> ::core::result::Result<Output, Error> {
+                unsafe {
+                    #[repr(align(8))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 48 + 14 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 48
+                            + 14 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = id;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "cofferdam:host/background@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "read"]
+                        fn wit_import2(
+                            _: *mut u8,
+                            _: usize,
+                            _: i64,
+                            _: i32,
+                            _: i32,
+                            _: *mut u8,
+                        );
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(
+                        _: *mut u8,
+                        _: usize,
+                        _: i64,
+                        _: i32,
+                        _: i32,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import2(
+                        ptr0.cast_mut(),
+                        len0,
+                        _rt::as_i64(&offset),
+                        _rt::as_i32(&max),
+                        _rt::as_i32(&wait_ms),
+                        ptr1,
+                    );
+                    let l3 = i32::from(*ptr1.add(0).cast::<u8>());
+                    let result62 = match l3 {
+                        0 => {
+                            let e = {
+                                let l4 = *ptr1.add(8).cast::<i64>();
+                                let l5 = *ptr1.add(16).cast::<*mut u8>();
+                                let l6 = *ptr1
+                                    .add(16 + 1 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len7 = l6;
+                                let l8 = *ptr1
+                                    .add(16 + 2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l9 = *ptr1
+                                    .add(16 + 3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len10 = l9;
+                                let bytes10 = _rt::Vec::from_raw_parts(
+                                    l8.cast(),
+                                    len10,
+                                    len10,
+                                );
+                                let l11 = *ptr1
+                                    .add(16 + 4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l12 = *ptr1
+                                    .add(16 + 5 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len13 = l12;
+                                let bytes13 = _rt::Vec::from_raw_parts(
+                                    l11.cast(),
+                                    len13,
+                                    len13,
+                                );
+                                let l14 = *ptr1
+                                    .add(16 + 6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l15 = *ptr1
+                                    .add(16 + 7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base19 = l14;
+                                let len19 = l15;
+                                let mut result19 = _rt::Vec::with_capacity(len19);
+                                for i in 0..len19 {
+                                    let base = base19
+                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                    let e19 = {
+                                        let l16 = *base.add(0).cast::<*mut u8>();
+                                        let l17 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len18 = l17;
+                                        let bytes18 = _rt::Vec::from_raw_parts(
+                                            l16.cast(),
+                                            len18,
+                                            len18,
+                                        );
+                                        _rt::string_lift(bytes18)
+                                    };
+                                    result19.push(e19);
+                                }
+                                _rt::cabi_dealloc(
+                                    base19,
+                                    len19 * (2 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l20 = i32::from(
+                                    *ptr1
+                                        .add(16 + 8 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                let v29 = match l20 {
+                                    0 => State::Running,
+                                    1 => {
+                                        let e29 = {
+                                            let l21 = *ptr1
+                                                .add(16 + 9 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<i32>();
+                                            l21
+                                        };
+                                        State::Exited(e29)
+                                    }
+                                    2 => {
+                                        let e29 = {
+                                            let l22 = *ptr1
+                                                .add(16 + 9 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<i32>();
+                                            l22
+                                        };
+                                        State::Signalled(e29)
+                                    }
+                                    3 => State::Stopped,
+                                    4 => State::TimedOut,
+                                    5 => {
+                                        let e29 = {
+                                            let l23 = *ptr1
+                                                .add(16 + 9 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l24 = *ptr1
+                                                .add(16 + 10 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len25 = l24;
+                                            let bytes25 = _rt::Vec::from_raw_parts(
+                                                l23.cast(),
+                                                len25,
+                                                len25,
+                                            );
+                                            _rt::string_lift(bytes25)
+                                        };
+                                        State::Limit(e29)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 6, "invalid enum discriminant");
+                                        let e29 = {
+                                            let l26 = *ptr1
+                                                .add(16 + 9 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l27 = *ptr1
+                                                .add(16 + 10 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len28 = l27;
+                                            let bytes28 = _rt::Vec::from_raw_parts(
+                                                l26.cast(),
+                                                len28,
+                                                len28,
+                                            );
+                                            _rt::string_lift(bytes28)
+                                        };
+                                        State::Failed(e29)
+                                    }
+                                };
+                                let l30 = *ptr1
+                                    .add(24 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<i64>();
+                                let l31 = *ptr1
+                                    .add(32 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<i64>();
+                                let l32 = *ptr1
+                                    .add(40 + 10 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l33 = *ptr1
+                                    .add(40 + 11 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len34 = l33;
+                                let l35 = i32::from(
+                                    *ptr1
+                                        .add(40 + 12 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                Output {
+                                    offset: l4 as u64,
+                                    bytes: <_ as From<
+                                        _rt::Vec<_>,
+                                    >>::from(_rt::Vec::from_raw_parts(l5.cast(), len7, len7)),
+                                    program: Program {
+                                        id: _rt::string_lift(bytes10),
+                                        program: _rt::string_lift(bytes13),
+                                        arguments: result19,
+                                        state: v29,
+                                        time_ms: l30 as u64,
+                                        written: l31 as u64,
+                                        ports: <_ as From<
+                                            _rt::Vec<_>,
+                                        >>::from(
+                                            _rt::Vec::from_raw_parts(l32.cast(), len34, len34),
+                                        ),
+                                        lacks: match l35 {
+                                            0 => None,
+                                            1 => {
+                                                let e = {
+                                                    let l36 = *ptr1
+                                                        .add(40 + 13 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<*mut u8>();
+                                                    let l37 = *ptr1
+                                                        .add(40 + 14 * ::core::mem::size_of::<*const u8>())
+                                                        .cast::<usize>();
+                                                    let len38 = l37;
+                                                    let bytes38 = _rt::Vec::from_raw_parts(
+                                                        l36.cast(),
+                                                        len38,
+                                                        len38,
+                                                    );
+                                                    _rt::string_lift(bytes38)
+                                                };
+                                                Some(e)
+                                            }
+                                            _ => _rt::invalid_enum_discriminant(),
+                                        },
+                                    },
+                                }
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l39 = i32::from(*ptr1.add(8).cast::<u8>());
+                                let v61 = match l39 {
+                                    0 => {
+                                        let e61 = {
+                                            let l40 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l41 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len42 = l41;
+                                            let bytes42 = _rt::Vec::from_raw_parts(
+                                                l40.cast(),
+                                                len42,
+                                                len42,
+                                            );
+                                            _rt::string_lift(bytes42)
+                                        };
+                                        Error::Denied(e61)
+                                    }
+                                    1 => {
+                                        let e61 = {
+                                            let l43 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l44 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len45 = l44;
+                                            let bytes45 = _rt::Vec::from_raw_parts(
+                                                l43.cast(),
+                                                len45,
+                                                len45,
+                                            );
+                                            _rt::string_lift(bytes45)
+                                        };
+                                        Error::NotFound(e61)
+                                    }
+                                    2 => {
+                                        let e61 = {
+                                            let l46 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l47 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len48 = l47;
+                                            let bytes48 = _rt::Vec::from_raw_parts(
+                                                l46.cast(),
+                                                len48,
+                                                len48,
+                                            );
+                                            _rt::string_lift(bytes48)
+                                        };
+                                        Error::Unavailable(e61)
+                                    }
+                                    3 => {
+                                        let e61 = {
+                                            let l49 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l50 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len51 = l50;
+                                            let bytes51 = _rt::Vec::from_raw_parts(
+                                                l49.cast(),
+                                                len51,
+                                                len51,
+                                            );
+                                            _rt::string_lift(bytes51)
+                                        };
+                                        Error::Invalid(e61)
+                                    }
+                                    4 => {
+                                        let e61 = {
+                                            let l52 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l53 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len54 = l53;
+                                            let bytes54 = _rt::Vec::from_raw_parts(
+                                                l52.cast(),
+                                                len54,
+                                                len54,
+                                            );
+                                            _rt::string_lift(bytes54)
+                                        };
+                                        Error::TooMany(e61)
+                                    }
+                                    5 => {
+                                        let e61 = {
+                                            let l55 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l56 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len57 = l56;
+                                            let bytes57 = _rt::Vec::from_raw_parts(
+                                                l55.cast(),
+                                                len57,
+                                                len57,
+                                            );
+                                            _rt::string_lift(bytes57)
+                                        };
+                                        Error::Unknown(e61)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 6, "invalid enum discriminant");
+                                        let e61 = {
+                                            let l58 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l59 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len60 = l59;
+                                            let bytes60 = _rt::Vec::from_raw_parts(
+                                                l58.cast(),
+                                                len60,
+                                                len60,
+                                            );
+                                            _rt::string_lift(bytes60)
+                                        };
+                                        Error::Failed(e61)
+                                    }
+                                };
+                                v61
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result62
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Kills a program with all its processes, and waits for that. Nothing happens if it has ended.
+            #[allow(async_fn_in_trait)]
+            pub fn stop(id: &str) -> ::core::result::Result<Program, Error> {
+                unsafe {
+                    #[repr(align(8))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 40 + 12 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 40
+                            + 12 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = id;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "cofferdam:host/background@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "stop"]
+                        fn wit_import2(_: *mut u8, _: usize, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(_: *mut u8, _: usize, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import2(ptr0.cast_mut(), len0, ptr1);
+                    let l3 = i32::from(*ptr1.add(0).cast::<u8>());
+                    let result58 = match l3 {
+                        0 => {
+                            let e = {
+                                let l4 = *ptr1.add(8).cast::<*mut u8>();
+                                let l5 = *ptr1
+                                    .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len6 = l5;
+                                let bytes6 = _rt::Vec::from_raw_parts(
+                                    l4.cast(),
+                                    len6,
+                                    len6,
+                                );
+                                let l7 = *ptr1
+                                    .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l8 = *ptr1
+                                    .add(8 + 3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len9 = l8;
+                                let bytes9 = _rt::Vec::from_raw_parts(
+                                    l7.cast(),
+                                    len9,
+                                    len9,
+                                );
+                                let l10 = *ptr1
+                                    .add(8 + 4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l11 = *ptr1
+                                    .add(8 + 5 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let base15 = l10;
+                                let len15 = l11;
+                                let mut result15 = _rt::Vec::with_capacity(len15);
+                                for i in 0..len15 {
+                                    let base = base15
+                                        .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                                    let e15 = {
+                                        let l12 = *base.add(0).cast::<*mut u8>();
+                                        let l13 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len14 = l13;
+                                        let bytes14 = _rt::Vec::from_raw_parts(
+                                            l12.cast(),
+                                            len14,
+                                            len14,
+                                        );
+                                        _rt::string_lift(bytes14)
+                                    };
+                                    result15.push(e15);
+                                }
+                                _rt::cabi_dealloc(
+                                    base15,
+                                    len15 * (2 * ::core::mem::size_of::<*const u8>()),
+                                    ::core::mem::size_of::<*const u8>(),
+                                );
+                                let l16 = i32::from(
+                                    *ptr1
+                                        .add(8 + 6 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                let v25 = match l16 {
+                                    0 => State::Running,
+                                    1 => {
+                                        let e25 = {
+                                            let l17 = *ptr1
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<i32>();
+                                            l17
+                                        };
+                                        State::Exited(e25)
+                                    }
+                                    2 => {
+                                        let e25 = {
+                                            let l18 = *ptr1
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<i32>();
+                                            l18
+                                        };
+                                        State::Signalled(e25)
+                                    }
+                                    3 => State::Stopped,
+                                    4 => State::TimedOut,
+                                    5 => {
+                                        let e25 = {
+                                            let l19 = *ptr1
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l20 = *ptr1
+                                                .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len21 = l20;
+                                            let bytes21 = _rt::Vec::from_raw_parts(
+                                                l19.cast(),
+                                                len21,
+                                                len21,
+                                            );
+                                            _rt::string_lift(bytes21)
+                                        };
+                                        State::Limit(e25)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 6, "invalid enum discriminant");
+                                        let e25 = {
+                                            let l22 = *ptr1
+                                                .add(8 + 7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l23 = *ptr1
+                                                .add(8 + 8 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len24 = l23;
+                                            let bytes24 = _rt::Vec::from_raw_parts(
+                                                l22.cast(),
+                                                len24,
+                                                len24,
+                                            );
+                                            _rt::string_lift(bytes24)
+                                        };
+                                        State::Failed(e25)
+                                    }
+                                };
+                                let l26 = *ptr1
+                                    .add(16 + 8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<i64>();
+                                let l27 = *ptr1
+                                    .add(24 + 8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<i64>();
+                                let l28 = *ptr1
+                                    .add(32 + 8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l29 = *ptr1
+                                    .add(32 + 9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len30 = l29;
+                                let l31 = i32::from(
+                                    *ptr1
+                                        .add(32 + 10 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                Program {
+                                    id: _rt::string_lift(bytes6),
+                                    program: _rt::string_lift(bytes9),
+                                    arguments: result15,
+                                    state: v25,
+                                    time_ms: l26 as u64,
+                                    written: l27 as u64,
+                                    ports: <_ as From<
+                                        _rt::Vec<_>,
+                                    >>::from(
+                                        _rt::Vec::from_raw_parts(l28.cast(), len30, len30),
+                                    ),
+                                    lacks: match l31 {
+                                        0 => None,
+                                        1 => {
+                                            let e = {
+                                                let l32 = *ptr1
+                                                    .add(32 + 11 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<*mut u8>();
+                                                let l33 = *ptr1
+                                                    .add(32 + 12 * ::core::mem::size_of::<*const u8>())
+                                                    .cast::<usize>();
+                                                let len34 = l33;
+                                                let bytes34 = _rt::Vec::from_raw_parts(
+                                                    l32.cast(),
+                                                    len34,
+                                                    len34,
+                                                );
+                                                _rt::string_lift(bytes34)
+                                            };
+                                            Some(e)
+                                        }
+                                        _ => _rt::invalid_enum_discriminant(),
+                                    },
+                                }
+                            };
+                            Ok(e)
+                        }
+                        1 => {
+                            let e = {
+                                let l35 = i32::from(*ptr1.add(8).cast::<u8>());
+                                let v57 = match l35 {
+                                    0 => {
+                                        let e57 = {
+                                            let l36 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l37 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len38 = l37;
+                                            let bytes38 = _rt::Vec::from_raw_parts(
+                                                l36.cast(),
+                                                len38,
+                                                len38,
+                                            );
+                                            _rt::string_lift(bytes38)
+                                        };
+                                        Error::Denied(e57)
+                                    }
+                                    1 => {
+                                        let e57 = {
+                                            let l39 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l40 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len41 = l40;
+                                            let bytes41 = _rt::Vec::from_raw_parts(
+                                                l39.cast(),
+                                                len41,
+                                                len41,
+                                            );
+                                            _rt::string_lift(bytes41)
+                                        };
+                                        Error::NotFound(e57)
+                                    }
+                                    2 => {
+                                        let e57 = {
+                                            let l42 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l43 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len44 = l43;
+                                            let bytes44 = _rt::Vec::from_raw_parts(
+                                                l42.cast(),
+                                                len44,
+                                                len44,
+                                            );
+                                            _rt::string_lift(bytes44)
+                                        };
+                                        Error::Unavailable(e57)
+                                    }
+                                    3 => {
+                                        let e57 = {
+                                            let l45 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l46 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len47 = l46;
+                                            let bytes47 = _rt::Vec::from_raw_parts(
+                                                l45.cast(),
+                                                len47,
+                                                len47,
+                                            );
+                                            _rt::string_lift(bytes47)
+                                        };
+                                        Error::Invalid(e57)
+                                    }
+                                    4 => {
+                                        let e57 = {
+                                            let l48 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l49 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len50 = l49;
+                                            let bytes50 = _rt::Vec::from_raw_parts(
+                                                l48.cast(),
+                                                len50,
+                                                len50,
+                                            );
+                                            _rt::string_lift(bytes50)
+                                        };
+                                        Error::TooMany(e57)
+                                    }
+                                    5 => {
+                                        let e57 = {
+                                            let l51 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l52 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len53 = l52;
+                                            let bytes53 = _rt::Vec::from_raw_parts(
+                                                l51.cast(),
+                                                len53,
+                                                len53,
+                                            );
+                                            _rt::string_lift(bytes53)
+                                        };
+                                        Error::Unknown(e57)
+                                    }
+                                    n => {
+                                        debug_assert_eq!(n, 6, "invalid enum discriminant");
+                                        let e57 = {
+                                            let l54 = *ptr1
+                                                .add(8 + 1 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<*mut u8>();
+                                            let l55 = *ptr1
+                                                .add(8 + 2 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<usize>();
+                                            let len56 = l55;
+                                            let bytes56 = _rt::Vec::from_raw_parts(
+                                                l54.cast(),
+                                                len56,
+                                                len56,
+                                            );
+                                            _rt::string_lift(bytes56)
+                                        };
+                                        Error::Failed(e57)
+                                    }
+                                };
+                                v57
+                            };
+                            Err(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result58
+                }
+            }
+        }
     }
     pub mod tool {
         /// Types shared by every plugin and the host.
@@ -7215,9 +8946,9 @@ macro_rules! __export_plugin_impl {
         : () = { #[rustfmt::skip] #[cfg(target_arch = "wasm32")] #[unsafe (link_section =
         "component-type:wit-bindgen:0.61.1:cofferdam:worlds@0.1.0:plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 4952] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 5456] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xdb%\x01A\x02\x01A0\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd3)\x01A\x02\x01A3\x01\
 B\x04\x01r\x02\x05indexy\x05county\x04\0\x04part\x03\0\0\x01@\0\0\x01\x04\0\x07c\
 urrent\x01\x02\x03\0\x1dcofferdam:backend/parts@0.1.0\x05\0\x01B\x1c\x01ps\x01kw\
 \x01r\x08\x04roots\x05globs\0\x0dexclude-globs\0\x05types\0\x0cignore-files\x7f\x06\
@@ -7324,13 +9055,25 @@ orys\x07objectss\x06branchs\x06parent\0\x04\0\x0bpreparation\x03\0\x01\x01q\x04\
 denied\x01s\0\x07invalid\x01s\0\x07changed\x01s\0\x06failed\x01s\0\x04\0\x05erro\
 r\x03\0\x03\x01j\x01\x02\x01\x04\x01@\0\0\x05\x04\0\x07prepare\x01\x06\x01j\0\x01\
 \x04\x01@\x01\x02ids\0\x07\x04\0\x06finish\x01\x08\x03\0\x1fcofferdam:host/git-c\
-ommit@0.1.0\x05\x18\x02\x03\0\x04\x04json\x02\x03\0\x04\x0ccall-context\x02\x03\0\
-\x04\x0atool-error\x01B\x09\x02\x03\x02\x01\x19\x04\0\x04json\x03\0\0\x02\x03\x02\
-\x01\x1a\x04\0\x0ccall-context\x03\0\x02\x02\x03\x02\x01\x1b\x04\0\x0atool-error\
-\x03\0\x04\x01j\x01\x01\x01\x05\x01@\x03\x04names\x04args\x01\x03ctx\x03\0\x06\x04\
-\0\x04call\x01\x07\x04\0\x1acofferdam:tool/tools@0.1.0\x05\x1c\x04\0\x1dcofferda\
-m:worlds/plugin@0.1.0\x04\0\x0b\x0c\x01\0\x06plugin\x03\0\0\0G\x09producers\x01\x0c\
-processed-by\x02\x0dwit-component\x070.258.0\x10wit-bindgen-rust\x060.61.1";
+ommit@0.1.0\x05\x18\x02\x03\0\x06\x07command\x01B\x1a\x02\x03\x02\x01\x19\x04\0\x07\
+command\x03\0\0\x01q\x07\x07running\0\0\x06exited\x01z\0\x09signalled\x01z\0\x07\
+stopped\0\0\x09timed-out\0\0\x05limit\x01s\0\x06failed\x01s\0\x04\0\x05state\x03\
+\0\x02\x01ps\x01p{\x01ks\x01r\x08\x02ids\x07programs\x09arguments\x04\x05state\x03\
+\x07time-msw\x07writtenw\x05ports\x05\x05lacks\x06\x04\0\x07program\x03\0\x07\x01\
+p}\x01r\x03\x06offsetw\x05bytes\x09\x07program\x08\x04\0\x06output\x03\0\x0a\x01\
+q\x07\x06denied\x01s\0\x09not-found\x01s\0\x0bunavailable\x01s\0\x07invalid\x01s\
+\0\x08too-many\x01s\0\x07unknown\x01s\0\x06failed\x01s\0\x04\0\x05error\x03\0\x0c\
+\x01j\x01\x08\x01\x0d\x01@\x01\x07command\x01\0\x0e\x04\0\x05start\x01\x0f\x01p\x08\
+\x01j\x01\x10\x01\x0d\x01@\0\0\x11\x04\0\x08programs\x01\x12\x01j\x01\x0b\x01\x0d\
+\x01@\x04\x02ids\x06offsetw\x03maxy\x07wait-msy\0\x13\x04\0\x04read\x01\x14\x01@\
+\x01\x02ids\0\x0e\x04\0\x04stop\x01\x15\x03\0\x1fcofferdam:host/background@0.1.0\
+\x05\x1a\x02\x03\0\x04\x04json\x02\x03\0\x04\x0ccall-context\x02\x03\0\x04\x0ato\
+ol-error\x01B\x09\x02\x03\x02\x01\x1b\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x1c\x04\
+\0\x0ccall-context\x03\0\x02\x02\x03\x02\x01\x1d\x04\0\x0atool-error\x03\0\x04\x01\
+j\x01\x01\x01\x05\x01@\x03\x04names\x04args\x01\x03ctx\x03\0\x06\x04\0\x04call\x01\
+\x07\x04\0\x1acofferdam:tool/tools@0.1.0\x05\x1e\x04\0\x1dcofferdam:worlds/plugi\
+n@0.1.0\x04\0\x0b\x0c\x01\0\x06plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-b\
+y\x02\x0dwit-component\x070.258.0\x10wit-bindgen-rust\x060.61.1";
         };
     };
 }
@@ -7343,8 +9086,8 @@ pub use __export_plugin_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 4845] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd0$\x01A\x02\x01A+\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 5349] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc8(\x01A\x02\x01A.\x01\
 B\x04\x01r\x02\x05indexy\x05county\x04\0\x04part\x03\0\0\x01@\0\0\x01\x04\0\x07c\
 urrent\x01\x02\x03\0\x1dcofferdam:backend/parts@0.1.0\x05\0\x01B\x1c\x01ps\x01kw\
 \x01r\x08\x04roots\x05globs\0\x0dexclude-globs\0\x05types\0\x0cignore-files\x7f\x06\
@@ -7451,10 +9194,21 @@ orys\x07objectss\x06branchs\x06parent\0\x04\0\x0bpreparation\x03\0\x01\x01q\x04\
 denied\x01s\0\x07invalid\x01s\0\x07changed\x01s\0\x06failed\x01s\0\x04\0\x05erro\
 r\x03\0\x03\x01j\x01\x02\x01\x04\x01@\0\0\x05\x04\0\x07prepare\x01\x06\x01j\0\x01\
 \x04\x01@\x01\x02ids\0\x07\x04\0\x06finish\x01\x08\x03\0\x1fcofferdam:host/git-c\
-ommit@0.1.0\x05\x18\x04\0=cofferdam:worlds/plugin-with-all-of-its-exports-remove\
-d@0.1.0\x04\0\x0b,\x01\0&plugin-with-all-of-its-exports-removed\x03\0\0\0G\x09pr\
-oducers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.0\x10wit-bindgen-rust\x06\
-0.61.1";
+ommit@0.1.0\x05\x18\x02\x03\0\x06\x07command\x01B\x1a\x02\x03\x02\x01\x19\x04\0\x07\
+command\x03\0\0\x01q\x07\x07running\0\0\x06exited\x01z\0\x09signalled\x01z\0\x07\
+stopped\0\0\x09timed-out\0\0\x05limit\x01s\0\x06failed\x01s\0\x04\0\x05state\x03\
+\0\x02\x01ps\x01p{\x01ks\x01r\x08\x02ids\x07programs\x09arguments\x04\x05state\x03\
+\x07time-msw\x07writtenw\x05ports\x05\x05lacks\x06\x04\0\x07program\x03\0\x07\x01\
+p}\x01r\x03\x06offsetw\x05bytes\x09\x07program\x08\x04\0\x06output\x03\0\x0a\x01\
+q\x07\x06denied\x01s\0\x09not-found\x01s\0\x0bunavailable\x01s\0\x07invalid\x01s\
+\0\x08too-many\x01s\0\x07unknown\x01s\0\x06failed\x01s\0\x04\0\x05error\x03\0\x0c\
+\x01j\x01\x08\x01\x0d\x01@\x01\x07command\x01\0\x0e\x04\0\x05start\x01\x0f\x01p\x08\
+\x01j\x01\x10\x01\x0d\x01@\0\0\x11\x04\0\x08programs\x01\x12\x01j\x01\x0b\x01\x0d\
+\x01@\x04\x02ids\x06offsetw\x03maxy\x07wait-msy\0\x13\x04\0\x04read\x01\x14\x01@\
+\x01\x02ids\0\x0e\x04\0\x04stop\x01\x15\x03\0\x1fcofferdam:host/background@0.1.0\
+\x05\x1a\x04\0=cofferdam:worlds/plugin-with-all-of-its-exports-removed@0.1.0\x04\
+\0\x0b,\x01\0&plugin-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\
+\x0cprocessed-by\x02\x0dwit-component\x070.258.0\x10wit-bindgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

@@ -36,6 +36,7 @@ mod shorten;
 pub mod agents;
 pub mod answer;
 pub mod backend;
+pub mod background;
 pub mod cache;
 pub mod git;
 pub mod http;

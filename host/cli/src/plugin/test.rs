@@ -143,7 +143,8 @@ fn manifest(
     let manifest = pack::manifest(&bytes, &pack::called(file)).map_err(|error| usage(&error))?;
     let is_granted = settings.iter().any(|layer| layer.grants.contains_key(&manifest.name));
     if !is_granted {
-        // No option grants agents, which run without a sandbox, or all origins.
+        // No option grants agents, which run without a sandbox, programs that are left running, which
+        // need a session, or all origins.
         let Capabilities {
             files,
             scan,
@@ -152,6 +153,7 @@ fn manifest(
             cache,
             history,
             git_commit,
+            background: _,
             agents: _,
             http,
             any_origin: _,

@@ -95,6 +95,10 @@ pub struct Capabilities {
     /// `cofferdam:host/git-commit`.
     #[serde(default, rename = "git-commit", skip_serializing_if = "std::ops::Not::not")]
     pub git_commit: bool,
+    /// Whether programs of `process` may be left running until the session ends, through
+    /// `cofferdam:host/background`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
     /// Agents that may be given tasks through `cofferdam:host/agents`, by their names in the
     /// settings; `*` for all of them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -118,6 +122,7 @@ impl Capabilities {
         cache: false,
         history: false,
         git_commit: false,
+        background: false,
         agents: BTreeSet::new(),
         http: BTreeSet::new(),
         any_origin: false,
@@ -135,6 +140,7 @@ impl Capabilities {
             cache: self.cache && other.cache,
             history: self.history && other.history,
             git_commit: self.git_commit && other.git_commit,
+            background: self.background && other.background,
             agents: match (self.every_agent(), other.every_agent()) {
                 (true, _) => other.agents.clone(),
                 (_, true) => self.agents.clone(),
@@ -150,8 +156,8 @@ impl Capabilities {
     }
 
     /// What a built-in plugin gets of its requests if the settings have no entry for it: no shell,
-    /// which could run any other program, no agent, which can do everything that the operator can,
-    /// and no network.
+    /// which could run any other program, no program that is left running, no agent, which can do
+    /// everything that the operator can, and no network.
     #[must_use]
     pub(super) fn unasked(&self) -> Self {
         let Self {
@@ -162,6 +168,7 @@ impl Capabilities {
             cache,
             history,
             git_commit: _,
+            background: _,
             agents: _,
             http: _,
             any_origin: _,

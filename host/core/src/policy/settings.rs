@@ -152,6 +152,9 @@ pub struct GrantSettings {
     /// Whether it may commit to the git repository of the workspace.
     #[serde(rename = "git-commit")]
     pub git_commit: bool,
+    /// Whether it may leave programs of `process` running after a call, until they are stopped or the
+    /// session ends.
+    pub background: bool,
     /// Agents of these settings that it may give tasks to, by name; `"*"` for all of them. An agent
     /// is not sandboxed, so a caller of the plugin can do everything that the agent can be told to do.
     pub agents: BTreeSet<String>,
@@ -192,6 +195,7 @@ impl GrantSettings {
             cache,
             history,
             git_commit,
+            background,
             agents,
             http,
             network: _,
@@ -204,6 +208,7 @@ impl GrantSettings {
             cache: *cache,
             history: *history,
             git_commit: *git_commit,
+            background: *background,
             agents: agents.clone(),
             http: http.iter().map(|granted| granted.origin.clone()).collect(),
             any_origin: false,

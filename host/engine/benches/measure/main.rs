@@ -31,6 +31,7 @@ use cofferdam_core::schema::Schema;
 use cofferdam_engine::agent::Team;
 use cofferdam_engine::call::{Control, Permissions, PluginGrant, Quiet, Session};
 use cofferdam_engine::capability::{CallContext, Http, Programs, Services};
+use cofferdam_engine::journal::Journal;
 use cofferdam_engine::runtime::{self, BackendRunner, CallRequest, Prepared, Runtime};
 use cofferdam_plugin::registry::{Plugin, Registry};
 use cofferdam_workspace::fair_queue::Client;
@@ -179,6 +180,8 @@ impl Setup {
             programs: Programs::none(),
             http: Http::new(HashMap::new()),
             team: Team::none(Arc::clone(workspace)),
+            background: Arc::default(),
+            journal: Arc::new(Journal::new(Arc::clone(workspace))),
         };
         let context = CallContext {
             id: "0".into(),

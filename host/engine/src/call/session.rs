@@ -1,15 +1,22 @@
-//! The commits of one session.
+//! The commits and the programs of one session.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::background::Background;
+
 /// The number of commits that are remembered; older ones are no longer the session's.
 const MAX_COMMITS: usize = 1000;
 
-/// The commits that the calls of one session have made: an MCP session, or one run of the command.
-/// Clones are the same session.
+/// What the calls of one session share: an MCP session, or one run of the command. Clones are the same
+/// session.
 #[derive(Debug, Clone, Default)]
-pub struct Session(Arc<Mutex<VecDeque<SessionCommit>>>);
+pub struct Session {
+    /// The commits that its calls have made.
+    commits: Arc<Mutex<VecDeque<SessionCommit>>>,
+    /// The programs that its calls have left running.
+    background: Option<Arc<Background>>,
+}
 
 /// A commit of a session.
 #[derive(Debug, Clone)]
@@ -21,6 +28,24 @@ pub struct SessionCommit {
 }
 
 impl Session {
+    /// A session whose calls may leave programs running. They are killed by [`Session::end`], and when
+    /// the last clone is dropped. Calls of other sessions can't leave any.
+    pub fn lasting() -> Self {
+        Self { background: Some(Arc::default()), ..Self::default() }
+    }
+
+    /// Kills the programs of the session, without waiting; no more are started.
+    pub fn end(&self) {
+        if let Some(background) = &self.background {
+            background.end();
+        }
+    }
+
+    /// The programs of the session; `None` if it can't have any.
+    pub(crate) fn background(&self) -> Option<&Arc<Background>> {
+        self.background.as_ref()
+    }
+
     /// Adds a commit, with the tools whose calls made it.
     pub fn add(&self, id: &str, mut tools: Vec<String>) {
         tools.sort();
@@ -38,6 +63,6 @@ impl Session {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<SessionCommit>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.commits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

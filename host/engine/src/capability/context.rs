@@ -7,7 +7,9 @@ use super::bindings::cofferdam::backend::{building, linters, linting, testing};
 use super::http::Http;
 use super::programs::Programs;
 use crate::agent::Team;
+use crate::background::Pool;
 use crate::call::{CallUsage, Control, Observer, Permissions, Session};
+use crate::journal::Journal;
 use cofferdam_core::policy::{BackendKind, Limits};
 use cofferdam_workspace::{Overlay, Workspace};
 
@@ -23,6 +25,10 @@ pub struct Services {
     pub http: Http,
     /// The agents that tasks can be given to.
     pub team: Team,
+    /// Counts the programs that are left running.
+    pub background: Arc<Pool>,
+    /// Records the start and the end of programs that are left running.
+    pub journal: Arc<Journal>,
 }
 
 /// The context of one instance of a call. The contexts of the call's backends differ from the

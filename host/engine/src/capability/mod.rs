@@ -1,11 +1,12 @@
-//! What plugins can import: files, bulk reading, native programs, agents, backends, HTTP, a
-//! cache, the history of a session, commits to git, messages, progress.
+//! What plugins can import: files, bulk reading, native programs, those that are left running, agents,
+//! backends, HTTP, a cache, the history of a session, commits to git, messages, progress.
 //!
 //! All interfaces are linked here, one line each. What a call may do with them depends on its
 //! [`CallState`], which is created from the permissions of the call.
 
 mod agents;
 mod backends;
+mod background;
 mod bindings;
 mod cache;
 mod command;
@@ -69,6 +70,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     files::add_permissions_to_linker(linker)?;
     wit::host::process::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::agents::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::host::background::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::cache::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::git_commit::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::history::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;

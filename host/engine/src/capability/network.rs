@@ -10,6 +10,7 @@ use cofferdam_sandbox::{Attempt, End, PROXY_PORT, Report, Running, Tier};
 
 use super::bindings::cofferdam::host::process::Error;
 use super::context::CallContext;
+use crate::call::Permissions;
 use crate::egress::{Authority, Egress, Plan, Refusal, Secrets, variables};
 use cofferdam_core::policy::{BundleName, NetworkRules, Origin, OriginHost};
 
@@ -88,19 +89,12 @@ impl Network {
 /// Adds to the errors of a program what it tried to reach and was not granted, with the settings that
 /// grant it: nothing if it has succeeded, except for a shell.
 pub(super) fn explain(
-    context: &CallContext,
+    permissions: &Permissions,
     program: &str,
     report: &mut Report,
     refusals: &[Refusal],
 ) {
-    if report.end == End::Exited(0) && !SHELLS.contains(&program) {
-        return;
-    }
-    let plugin = context.permissions.plugin();
-    let is_granted = !NetworkRules::new(&context.permissions.grant.network, program).is_empty();
-    let tried = Tried { plugin, program, tier: report.tier, is_granted };
-    let mut text = tried.attempts(&report.attempts).unwrap_or_default();
-    text.push_str(&tried.refusals(refusals));
+    let mut text = explanation(permissions, program, report, refusals);
     if !text.is_empty() {
         let stderr = &mut report.stderr;
         if stderr.bytes.last().is_some_and(|last| *last != b'\n') {
@@ -109,6 +103,23 @@ pub(super) fn explain(
         stderr.written += text.len() as u64;
         stderr.bytes.extend_from_slice(text.as_bytes());
     }
+}
+
+/// The lines that [`explain`] adds.
+pub(super) fn explanation(
+    permissions: &Permissions,
+    program: &str,
+    report: &Report,
+    refusals: &[Refusal],
+) -> String {
+    if report.end == End::Exited(0) && !SHELLS.contains(&program) {
+        return String::new();
+    }
+    let is_granted = !NetworkRules::new(&permissions.grant.network, program).is_empty();
+    let tried = Tried { plugin: permissions.plugin(), program, tier: report.tier, is_granted };
+    let mut text = tried.attempts(&report.attempts).unwrap_or_default();
+    text.push_str(&tried.refusals(refusals));
+    text
 }
 
 /// A run that tried to reach something.

@@ -47,6 +47,15 @@ const MAX_KEEP_FILES: usize = 100;
 /// How often the observer is told that a program is still running.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
+/// A run of a program that is ready to start. What is here has to live as long as the run.
+pub(super) struct Prepared<'a> {
+    pub(super) sandbox: &'a Sandbox,
+    pub(super) described: sandbox::Command,
+    pub(super) view: NativeView,
+    pub(super) network: Option<Network>,
+    pub(super) cache: Option<Cache<'a>>,
+}
+
 impl Host for CallState {
     fn run(&mut self, command: Command) -> Result<std::result::Result<Output, Error>> {
         Ok(self.run_program(&command))
@@ -69,48 +78,13 @@ impl Host for CallState {
 impl CallState {
     fn run_program(&self, command: &Command) -> std::result::Result<Output, Error> {
         self.allow_program(command)?;
-        let services = &self.context.services;
-        let workspace = &services.workspace;
-        let sandbox = services.programs.sandbox()?;
-        let toolchains = self.toolchains(command);
-        let program = services.programs.find(&command.program, workspace, &toolchains)?;
         let tree = Arc::clone(self.files.tree());
-        let view = self.view(command, sandbox, &tree)?;
-        let network = match sandbox.tier() {
-            Tier::A => Network::new(&self.context, &command.program, Path::new(SCRATCH_DIRECTORY))?,
-            Tier::B => None,
-        };
-        let cache = self.cache(command)?;
-        if let Some(cache) = &cache {
-            let prepared = toolchains.prepare(cache, network.is_some());
-            prepared.map_err(|error| self.failed(&"the directory for caches", &error))?;
-        }
+        let Prepared { sandbox, described, view, network, cache } = self.prepare(command, &tree)?;
         let (limits, plugin) = (&self.context.limits, self.context.permissions.plugin());
         let write_limits = WriteLimits::new(&view, cache.as_ref(), limits, plugin);
-        let top = match view.kind() {
-            ViewKind::Workspace | ViewKind::Mount { .. } => workspace.path(),
-            ViewKind::Copy(copy) => copy,
-        };
-        let run = ProgramRun {
-            context: &self.context,
-            command,
-            shown: view.kind(),
-            top,
-            cache: cache.as_ref().map(Cache::path),
-            toolchains: &toolchains,
-            has_network: network.is_some(),
-        };
-        let mut described = run.describe(program)?;
-        if command.program == GIT {
-            described.readable.extend(self.outside(view.kind())?);
-        }
-        described.bounded.clone_from(&write_limits.bounded);
-        self.narrow(&mut described, command, &toolchains)?;
+        let top = self.top(&view);
         let workspace_shown = top.display().to_string();
         let copy = matches!(view.kind(), ViewKind::Copy(_)).then(|| top.to_owned());
-        if let Some(network) = &network {
-            network.describe(&mut described);
-        }
         let report = self.run_to_end(sandbox, described, &command.program, network)?;
         if let sandbox::End::Limit(limit) = report.end
             && let Some(stop) = write_limits.stop(&command.program, limit)
@@ -126,6 +100,58 @@ impl CallState {
         let mut output = output(report, workspace_shown);
         self.add_hints(&mut output, command, copy.as_deref());
         Ok(output)
+    }
+
+    /// Prepares a run of a program on `tree`: its view of the tree, its cache, its network, and the
+    /// description of the run.
+    pub(super) fn prepare(
+        &self,
+        command: &Command,
+        tree: &Arc<Overlay>,
+    ) -> std::result::Result<Prepared<'_>, Error> {
+        let services = &self.context.services;
+        let sandbox = services.programs.sandbox()?;
+        let toolchains = self.toolchains(command);
+        let program = services.programs.find(&command.program, &services.workspace, &toolchains)?;
+        let view = self.view(command, sandbox, tree)?;
+        let network = match sandbox.tier() {
+            Tier::A => Network::new(&self.context, &command.program, Path::new(SCRATCH_DIRECTORY))?,
+            Tier::B => None,
+        };
+        let cache = self.cache(command)?;
+        if let Some(cache) = &cache {
+            let prepared = toolchains.prepare(cache, network.is_some());
+            prepared.map_err(|error| self.failed(&"the directory for caches", &error))?;
+        }
+        let run = ProgramRun {
+            context: &self.context,
+            command,
+            shown: view.kind(),
+            top: self.top(&view),
+            cache: cache.as_ref().map(Cache::path),
+            toolchains: &toolchains,
+            has_network: network.is_some(),
+        };
+        let mut described = run.describe(program)?;
+        if command.program == GIT {
+            described.readable.extend(self.outside(view.kind())?);
+        }
+        let (limits, plugin) = (&self.context.limits, self.context.permissions.plugin());
+        described.bounded = WriteLimits::new(&view, cache.as_ref(), limits, plugin).bounded;
+        self.narrow(&mut described, command, &toolchains)?;
+        if let Some(network) = &network {
+            network.describe(&mut described);
+        }
+        described.loopback = self.reaches_programs(command);
+        Ok(Prepared { sandbox, described, view, network, cache })
+    }
+
+    /// The directory that a program sees as the workspace.
+    fn top<'a>(&'a self, view: &'a NativeView) -> &'a Path {
+        match view.kind() {
+            ViewKind::Workspace | ViewKind::Mount { .. } => self.context.services.workspace.path(),
+            ViewKind::Copy(copy) => copy,
+        }
     }
 
     /// Stages the changes of a program that has exited, as far as the call asks for it.
@@ -238,7 +264,7 @@ impl CallState {
     }
 
     /// Checks whether the call may run the program with the file access that it requests.
-    fn allow_program(&self, command: &Command) -> std::result::Result<(), Error> {
+    pub(super) fn allow_program(&self, command: &Command) -> std::result::Result<(), Error> {
         self.allow_name(&command.program)?;
         let granted = &self.context.permissions.capabilities;
         if command.changes == Changes::Keep && granted.files != Files::Write {
@@ -299,13 +325,14 @@ impl CallState {
         let messages = &self.messages;
         let still_runs = || messages.still_runs(name, control.elapsed().as_secs());
         let mut running = sandbox.start(command).map_err(not_run)?;
+        let _reach = self.reach(&mut running)?;
         let egress = match network {
             Some(network) => network.start(&mut running, &self.context)?,
             None => None,
         };
         let mut report = run_to_end(running, control, &mut streams, still_runs)?;
         let refusals = egress.map(|egress| egress.refusals()).unwrap_or_default();
-        network::explain(&self.context, name, &mut report, &refusals);
+        network::explain(&self.context.permissions, name, &mut report, &refusals);
         // The output of a cancelled call is not kept.
         if !control.is_cancelled() {
             streams.keep();
@@ -399,7 +426,7 @@ fn output(report: sandbox::Report, workspace: String) -> Output {
     }
 }
 
-fn end(end: sandbox::End) -> End {
+pub(super) fn end(end: sandbox::End) -> End {
     let limit: HostCode = match end {
         sandbox::End::Exited(code) => return End::Exited(code),
         sandbox::End::Signalled(signal) => return End::Signalled(signal),
@@ -421,7 +448,7 @@ fn is_read_only(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-fn not_run(error: SandboxError) -> Error {
+pub(super) fn not_run(error: SandboxError) -> Error {
     match error {
         SandboxError::Unavailable(why) => Error::Unavailable(why),
         SandboxError::Command(why) => Error::Invalid(why),

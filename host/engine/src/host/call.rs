@@ -82,6 +82,9 @@ impl Host {
         if is_shared && granted.commits_to_git() {
             return Err(dispatch::git_commit_not_in_transaction());
         }
+        if is_shared && granted.leaves_programs() {
+            return Err(dispatch::background_not_in_transaction());
+        }
         if run.options.atomic && granted.may_undo() {
             return Err(dispatch::undo_not_in_transaction());
         }

@@ -115,6 +115,12 @@ impl Event {
     /// A server continued with other settings or plugins; `reason` names the plugins that differ.
     pub const RENEWED: &str = "host_renewed";
 
+    /// A call has left a program running; `reason` has its id, its name and its plugin.
+    pub const PROGRAM_STARTED: &str = "program_started";
+
+    /// A program that was left running has ended; `reason` also says how.
+    pub const PROGRAM_ENDED: &str = "program_ended";
+
     /// An event of the host or an action of the user, which happened now.
     pub fn new(event: &str, reason: impl Into<String>) -> Self {
         Self {
@@ -124,6 +130,11 @@ impl Event {
             tool: None,
             call: None,
         }
+    }
+
+    /// An event of the host that the call with this id caused.
+    pub fn of_call(event: &str, reason: impl Into<String>, call: &str) -> Self {
+        Self { call: Some(call.to_owned()), ..Self::new(event, reason) }
     }
 
     /// The event that a failed call could not use a service. `reason` begins with the name of the

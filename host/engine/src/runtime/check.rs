@@ -147,6 +147,7 @@ fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Findin
         "cofferdam:host/process@",
         "cofferdam:host/history@",
         "cofferdam:host/git-commit@",
+        "cofferdam:host/background@",
         "cofferdam:backend/linters@",
         "cofferdam:backend/test-runners@",
         "cofferdam:backend/builders@",
@@ -163,7 +164,11 @@ fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Findin
     if requests.git_commit && !uses(Needs::GitCommit) {
         unused.push(("/requests/git-commit".to_owned(), "git-commit".to_owned()));
     }
-    if !requests.process.is_empty() && !uses(Needs::Programs) {
+    if requests.background && !uses(Needs::Background) {
+        unused.push(("/requests/background".to_owned(), "background".to_owned()));
+    }
+    let uses_programs = uses(Needs::Programs) || uses(Needs::Background);
+    if !requests.process.is_empty() && !uses_programs {
         unused.push(("/requests/process".to_owned(), "process".to_owned()));
     }
     for kind in &requests.backends {

@@ -22,6 +22,7 @@ const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("cofferdam:host/cache@0.1.0", Needs::Nothing),
     ("cofferdam:host/history@0.1.0", Needs::History),
     ("cofferdam:host/git-commit@0.1.0", Needs::GitCommit),
+    ("cofferdam:host/background@0.1.0", Needs::Background),
     ("cofferdam:backend/types@0.1.0", Needs::Nothing),
     ("cofferdam:backend/linting@0.1.0", Needs::Nothing),
     ("cofferdam:backend/testing@0.1.0", Needs::Nothing),
@@ -43,6 +44,7 @@ pub(super) enum Needs {
     Backends(BackendKind),
     History,
     GitCommit,
+    Background,
     Http,
 }
 
@@ -63,6 +65,7 @@ impl Needs {
             }
             Self::History => (granted.history, "history = true".to_owned()),
             Self::GitCommit => (granted.git_commit, "git-commit = true".to_owned()),
+            Self::Background => (granted.background, "background = true".to_owned()),
             Self::Http => (!granted.http.is_empty(), "http = [\"https://HOST\", ...]".to_owned()),
         };
         if met { Ok(()) } else { Err(grant) }

@@ -68,8 +68,9 @@ fn start(sources: Sources, command: &Command) -> Result<(), SandboxError> {
     // The only name that every /etc/hosts has.
     rustix::system::sethostname(b"localhost").map_err(|error| setup("a host name", error))?;
     loopback_up().map_err(|error| setup("a loopback", error))?;
-    if command.proxy {
-        super::network::hand_over().map_err(|error| setup("the proxy's socket", error))?;
+    if command.proxy || command.loopback {
+        super::network::hand_over(command.proxy)
+            .map_err(|error| setup("the host's sockets", error))?;
     }
     // Other processes must not access its memory and descriptors.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| setup("a flag", error))

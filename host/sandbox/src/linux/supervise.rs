@@ -18,14 +18,12 @@ use super::gate::{self, Gate, PendingCall, Reply};
 use super::groups::Groups;
 use super::memory::Memory;
 use super::mounts;
+use super::network::Exchange;
 use super::procfs;
 use super::requests::{Requests, WritablePaths};
 use super::tree::{self, Tree};
 use crate::capture::Capture;
 use crate::{Captured, Command, End, Limit, Limits, Report, SandboxError, Stream, Tier};
-
-/// How often memory and the number of processes are polled.
-const WATCH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How often a waiting lock is retried.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(2);
@@ -61,6 +59,10 @@ pub(super) fn run(
         Tier::A => Tree::Namespace,
         Tier::B => Tree::Descendants,
     };
+    let mut exchange = command.loopback.then(Exchange::default);
+    if let Some(exchange) = &mut exchange {
+        exchange.serve_until_start().map_err(|error| SandboxError::Setup(error.to_string()))?;
+    }
     let start = Instant::now();
     let attempts = Attempts::new(run.tier);
     let (child, gate) = spawn(command, temporary, confinement)?;
@@ -70,6 +72,7 @@ pub(super) fn run(
         memory: memory(command, run.tier),
         requests: Requests::new(own),
         attempts,
+        exchange,
         limits: &command.limits,
         deadline: start + command.limits.wall,
         groups: Groups::new(Pid::from_child(&child), command.limits.processes),
@@ -200,6 +203,8 @@ struct Supervisor<'a> {
     memory: Memory,
     requests: Requests,
     attempts: Attempts,
+    /// `None` if the host exchanges no sockets with the run.
+    exchange: Option<Exchange>,
     /// The pipe, its input, and the number of bytes written.
     stdin: Option<(ChildStdin, Vec<u8>, usize)>,
     stdout: Source<ChildStdout>,
@@ -253,7 +258,7 @@ impl Supervisor<'_> {
             ioctl_fionbio(pipe, true)?;
         }
         let program = pidfd_open(self.program, PidfdFlags::empty())?;
-        let mut next_look = Instant::now() + WATCH_INTERVAL;
+        let mut next_look = Instant::now() + self.limits.poll;
         loop {
             self.feed_stdin()?;
             self.stdout.take(&mut self.buffer, &mut self.piece)?;
@@ -273,7 +278,7 @@ impl Supervisor<'_> {
                     return Ok(Some(End::Limit(limit)));
                 }
                 // With many processes, polling takes a while; it must not take all the time.
-                next_look = Instant::now() + WATCH_INTERVAL.max(now.elapsed() * 4);
+                next_look = Instant::now() + self.limits.poll.max(now.elapsed() * 4);
             }
             let next = if self.requests.is_waiting() {
                 next_look.min(now + LOCK_RETRY_INTERVAL)
@@ -290,9 +295,13 @@ impl Supervisor<'_> {
 
     /// Waits for an event, and handles one waiting call. Returns whether the run must end.
     fn wait(&mut self, program: BorrowedFd<'_>, until: Instant) -> io::Result<Option<End>> {
-        // The host sends nothing more. Its end of the pipe closes when it cancels or dies.
+        // The host sends nothing more, except for sockets. Its end closes when it cancels or dies.
+        let from_host = match self.exchange {
+            Some(_) => PollFlags::RDHUP | PollFlags::IN,
+            None => PollFlags::RDHUP,
+        };
         let mut fds = vec![
-            PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::RDHUP),
+            PollFd::from_borrowed_fd(rustix::stdio::stdin(), from_host),
             PollFd::from_borrowed_fd(program, PollFlags::IN),
         ];
         fds.extend(self.stdout.pipe.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
@@ -305,8 +314,14 @@ impl Supervisor<'_> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if !fds[0].revents().is_empty() {
-            return Ok(Some(End::Cancelled));
+        match (fds[0].revents(), &mut self.exchange) {
+            (PollFlags::IN, Some(exchange)) => {
+                if exchange.serve().is_err() {
+                    return Ok(Some(End::Cancelled));
+                }
+            }
+            (events, _) if !events.is_empty() => return Ok(Some(End::Cancelled)),
+            _ => {}
         }
         let events = fds.last().map_or(PollFlags::empty(), |gate| gate.revents());
         let asked = events.contains(PollFlags::IN);
