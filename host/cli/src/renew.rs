@@ -101,7 +101,7 @@ impl Source {
             )));
         }
         let config = setup::config(&self.global, self.global.workspace(), layers.settings)?;
-        Ok(Config { role: self.role.clone(), ..config })
+        Ok(setup::for_server(Config { role: self.role.clone(), ..config }))
     }
 }
 

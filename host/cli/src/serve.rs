@@ -26,7 +26,7 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     let source = Source::look(global)?;
     let (config, role) = setup::config_under(global, None, args.role.as_deref(), usage)?;
     let source = source.of(&config);
-    let (host, runtime) = setup::open(config, runtime)?;
+    let (host, runtime) = setup::open(setup::for_server(config), runtime)?;
     let stopping = CancellationToken::new();
     let mut interruption = setup::interruption(&runtime)?;
     let interrupted = stopping.clone();

@@ -326,6 +326,11 @@ pub fn config(
     })
 }
 
+/// The configuration for a server, whose calls start programs again and again.
+pub fn for_server(config: Config) -> Config {
+    Config { sandbox: config.sandbox.map(Helper::kept_ready), ..config }
+}
+
 /// A receiver that becomes true when the process gets SIGINT or SIGTERM.
 pub fn interruption(runtime: &Runtime) -> Result<watch::Receiver<bool>, CliError> {
     let (interrupt, interrupted) = watch::channel(false);

@@ -1,6 +1,7 @@
 //! Systems without an implementation: the helper refuses every run.
 
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -57,6 +58,14 @@ pub(crate) fn serve(
             std::env::consts::OS
         ))),
     })
+}
+
+/// Receives nothing, since there are no runs.
+///
+/// # Errors
+/// Always.
+pub(crate) fn receive(_: &UnixStream) -> io::Result<Option<TcpListener>> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Receives nothing, since no run exchanges sockets.

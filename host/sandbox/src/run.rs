@@ -1,30 +1,44 @@
 //! The host's side of a run: starts the helper, writes its request, cancels it, reads its report.
 
-use std::fmt;
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{self, Write as _};
+use std::net::{Shutdown, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::wire::{self, Answer, HELPER_ARGUMENT, Request};
 use crate::{Command, Loopback, Probe, Report, SandboxError, Stream, Tier};
+
+/// How long the host waits for sockets of the helper, which needs some milliseconds.
+const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The executable of the helper process.
 #[derive(Debug, Clone)]
 pub struct Helper {
     program: PathBuf,
+    /// The helper of the next run, if one is kept ready.
+    ready: Option<Arc<Mutex<Option<Running>>>>,
 }
 
 impl Helper {
     /// Uses the running executable, which must call [`run_if_helper`](crate::run_if_helper) first.
     pub fn current() -> Self {
-        Self { program: crate::system::own_executable() }
+        Self::at(crate::system::own_executable())
     }
 
     /// Uses another executable, which must call [`run_if_helper`](crate::run_if_helper) first.
     pub fn at(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into() }
+        Self { program: program.into(), ready: None }
+    }
+
+    /// Starts the helper of the next run while a run begins, so that the next one starts sooner. One
+    /// process more waits then, until the last copy of this value is dropped or this process ends.
+    #[must_use]
+    pub fn kept_ready(self) -> Self {
+        Self { ready: Some(Arc::default()), ..self }
     }
 
     /// Finds out what this system offers. It takes some ten milliseconds; the result does not
@@ -60,62 +74,46 @@ impl Helper {
         command
     }
 
+    /// Sends a request to a helper: to the one that is kept ready, if there is one.
     fn start(&self, request: &Request, input: &[u8]) -> Result<Running, SandboxError> {
-        let (mut child, stdout) = self.spawn(Stdio::piped())?;
-        let stdin = child.stdin.take().map(|pipe| Box::new(pipe) as Box<dyn Control>);
-        let control = Canceller::new(stdin);
-        let running = Running { child, stdout, control, proxy: None, loopback: None };
-        running.control.request(request, input)?;
+        // One that somebody has killed takes no request.
+        let ready = self.ready.as_ref().and_then(|ready| locked(ready).take());
+        let ready = ready.filter(|ready| ready.control.request(request, input).is_ok());
+        let running = match ready {
+            Some(ready) => ready,
+            None => {
+                let running = self.spawn()?;
+                running.control.request(request, input)?;
+                running
+            }
+        };
+        if let Some(ready) = &self.ready
+            && let Ok(next) = self.spawn()
+        {
+            locked(ready).get_or_insert(next);
+        }
         Ok(running)
     }
 
-    /// Starts a helper like [`Self::start`] with a pair of sockets instead of a pipe, and receives the
-    /// socket of the run's proxy, if it has one.
-    #[cfg(target_os = "linux")]
-    fn start_with_sockets(
-        &self,
-        request: &Request,
-        input: &[u8],
-        has_loopback: bool,
-    ) -> Result<Running, SandboxError> {
-        let channel = crate::system::channel().and_then(|(helper, host)| {
-            let receiver = host.try_clone()?;
-            Ok((helper, host, receiver))
+    /// Starts a helper, which waits for its request.
+    fn spawn(&self) -> Result<Running, SandboxError> {
+        let pair = UnixStream::pair().and_then(|pair| {
+            pair.1.set_read_timeout(Some(HELPER_TIMEOUT))?;
+            Ok(pair)
         });
-        let (helper, host, receiver) = channel.map_err(|error| failed(error.to_string()))?;
-        let (child, stdout) = self.spawn(helper.into())?;
-        let control = Canceller::new(Some(Box::new(host)));
-        let mut running = Running { child, stdout, control, proxy: None, loopback: None };
-        running.control.request(request, input)?;
-        let listener = crate::system::receive(&receiver);
-        running.proxy = listener.map_err(|error| failed(format!("is not ready: {error}")))?;
-        running.loopback = has_loopback.then(|| Loopback::new(receiver));
-        Ok(running)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn start_with_sockets(
-        &self,
-        request: &Request,
-        input: &[u8],
-        _: bool,
-    ) -> Result<Running, SandboxError> {
-        self.start(request, input)
-    }
-
-    fn spawn(&self, stdin: Stdio) -> Result<(Child, Option<ChildStdout>), SandboxError> {
-        let mut child = self
+        let (helper, host) = pair.map_err(|error| failed(error.to_string()))?;
+        let started = self
             .command()
             .arg(HELPER_ARGUMENT)
-            .stdin(stdin)
+            .stdin(OwnedFd::from(helper))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| {
-                failed(format!("{} can't be started: {error}", self.program.display()))
-            })?;
+            .spawn();
+        let mut child = started.map_err(|error| {
+            failed(format!("{} can't be started: {error}", self.program.display()))
+        })?;
         let stdout = child.stdout.take();
-        Ok((child, stdout))
+        Ok(Running { child, stdout, control: Canceller::new(host), proxy: None, loopback: None })
     }
 }
 
@@ -183,10 +181,16 @@ impl Sandbox {
             scratch: self.scratch.clone(),
             stdin: input.len() as u64,
         };
-        match has_proxy || has_loopback {
-            true => self.helper.start_with_sockets(&request, &input, has_loopback),
-            false => self.helper.start(&request, &input),
+        let mut running = self.helper.start(&request, &input)?;
+        if has_proxy || has_loopback {
+            let sockets = running.control.channel().and_then(|channel| {
+                running.proxy = crate::system::receive(&channel)?;
+                running.loopback = has_loopback.then(|| Loopback::new(channel));
+                Ok(())
+            });
+            sockets.map_err(|error| failed(format!("is not ready: {error}")))?;
         }
+        Ok(running)
     }
 }
 
@@ -260,38 +264,28 @@ impl Drop for Running {
     }
 }
 
-/// The host's end of a helper's standard input. The run is cancelled when it is closed.
-trait Control: Write + Send + fmt::Debug {
-    /// Closes it, also for copies of it.
-    fn close(&mut self) {}
-}
-
-impl Control for std::process::ChildStdin {}
-
-#[cfg(target_os = "linux")]
-impl Control for std::os::unix::net::UnixStream {
-    fn close(&mut self) {
-        // It fails if the helper has ended.
-        let _ = self.shutdown(std::net::Shutdown::Both);
-    }
-}
-
 /// Cancels a run. Cancelling a second time, or after the end, does nothing.
 #[derive(Debug, Clone)]
-pub struct Canceller(Arc<Mutex<Option<Box<dyn Control>>>>);
+pub struct Canceller(Arc<Mutex<Option<UnixStream>>>);
 
 impl Canceller {
-    fn new(control: Option<Box<dyn Control>>) -> Self {
-        Self(Arc::new(Mutex::new(control)))
+    /// `host` is the host's end of the helper's standard input: the run is cancelled when it is closed.
+    fn new(host: UnixStream) -> Self {
+        Self(Arc::new(Mutex::new(Some(host))))
     }
 
     /// Kills the program and everything that it started. [`Running::wait`] returns soon after.
     pub fn cancel(&self) {
-        // The helper sees the end of its input.
-        let control = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut control) = control {
-            control.close();
+        if let Some(host) = locked(&self.0).take() {
+            // The helper sees the end of its input, even if there are copies of this end. It fails if the
+            // helper has ended.
+            let _ = host.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Returns a copy of the host's end.
+    fn channel(&self) -> io::Result<UnixStream> {
+        locked(&self.0).as_ref().ok_or(io::ErrorKind::NotConnected)?.try_clone()
     }
 
     fn request(&self, request: &Request, input: &[u8]) -> Result<(), SandboxError> {
@@ -299,12 +293,16 @@ impl Canceller {
         sent.map_err(|error| failed(format!("does not take its request: {error}")))
     }
 
-    fn send(&self, request: &Request, input: &[u8]) -> std::io::Result<()> {
-        let mut pipe = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(pipe) = &mut *pipe else { return Ok(()) };
-        wire::write_document(pipe, request)?;
-        pipe.write_all(input)
+    fn send(&self, request: &Request, input: &[u8]) -> io::Result<()> {
+        let mut host = locked(&self.0);
+        let Some(host) = &mut *host else { return Ok(()) };
+        wire::write_document(host, request)?;
+        host.write_all(input)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn failed(message: impl Into<String>) -> SandboxError {

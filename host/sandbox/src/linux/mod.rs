@@ -38,7 +38,7 @@ use syscalls::Filters;
 use tree::Tree;
 
 pub(crate) use lock_down::lock_down;
-pub(crate) use network::{channel, receive, receive_reply};
+pub(crate) use network::{receive, receive_reply};
 pub(crate) use syscalls::reference;
 
 /// Returns the executable for [`Helper::current`](crate::Helper::current).

@@ -8,7 +8,6 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use rustix::fs::fstat;
 use rustix::net::{
@@ -19,9 +18,6 @@ use rustix::net::{
 
 use crate::PROXY_PORT;
 use crate::loopback::{MAX_PORTS, Operation, REPLY_BYTES, REQUEST_BYTES, Reply};
-
-/// How long the host waits for the helper, which needs some milliseconds.
-const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The largest part of a list of sockets that is read, in bytes.
 const MAX_LIST_BYTES: u64 = 1 << 20;
@@ -172,16 +168,6 @@ fn connecting(address: SocketAddr) -> io::Result<OwnedFd> {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Creates the channel to a helper: its standard input, and the host's end.
-///
-/// # Errors
-/// Returns an error if there are no more descriptors.
-pub(crate) fn channel() -> io::Result<(OwnedFd, UnixStream)> {
-    let (helper, host) = UnixStream::pair()?;
-    host.set_read_timeout(Some(HELPER_TIMEOUT))?;
-    Ok((helper.into(), host))
 }
 
 /// Waits until the helper has made the namespaces, and receives the socket of the proxy; `None` if the run

@@ -57,6 +57,7 @@ const CASES: &[(&str, Case)] = &[
     ("a_daemon_dies_at_the_deadline", a_daemon_dies_at_the_deadline),
     ("a_daemon_dies_after_a_normal_end", a_daemon_dies_after_a_normal_end),
     ("nothing_survives_the_host", nothing_survives_the_host),
+    ("a_helper_that_is_kept_ready_is_not_missed", a_helper_that_is_kept_ready_is_not_missed),
     ("a_cancelled_run_ends_at_once", a_cancelled_run_ends_at_once),
     ("a_dropped_run_ends_at_once", a_dropped_run_ends_at_once),
     ("the_helper_survives", the_helper_survives),
@@ -583,9 +584,11 @@ fn nothing_survives_the_host(setting: &Setting) {
         command.program.to_str().unwrap(),
         place.workspace().to_str().unwrap(),
         &command.arguments.join(" "),
+        place.helper_program().to_str().unwrap(),
     ]);
     wait_until("the daemon lives", || heart.exists());
     assert!(!place.survivors().is_empty());
+    wait_until("a helper is ready", || place.helpers().len() > 1);
     host.kill().unwrap();
     host.wait().unwrap();
     wait_until("all are dead", || place.survivors().is_empty());
@@ -594,13 +597,36 @@ fn nothing_survives_the_host(setting: &Setting) {
 
 /// The host process of [`nothing_survives_the_host`].
 pub fn be_a_host(arguments: &[&str]) {
-    let [tier, program, workspace, arguments] = arguments else { panic!("{arguments:?}") };
+    let [tier, program, workspace, arguments, helper] = arguments else { panic!("{arguments:?}") };
     let tier = if *tier == "A" { Tier::A } else { Tier::B };
     let mut command = cofferdam_sandbox::Command::new(program, workspace);
     command.writable.push(workspace.into());
     command.arguments = arguments.split(' ').map(str::to_owned).collect();
-    let sandbox = Sandbox::open(Helper::current(), Some(tier)).unwrap();
+    let sandbox = Sandbox::open(Helper::at(helper).kept_ready(), Some(tier)).unwrap();
     sandbox.start(command).unwrap().wait().unwrap();
+}
+
+fn a_helper_that_is_kept_ready_is_not_missed(setting: &Setting) {
+    let place = Place::new(setting);
+    let sandbox =
+        Sandbox::with(place.helper().kept_ready(), &setting.probe, Some(setting.tier)).unwrap();
+    let run = || {
+        let command = place.command(&["exit", "3"]);
+        assert_eq!(sandbox.start(command).unwrap().wait().unwrap().end, End::Exited(3));
+    };
+    run();
+    let [ready] = place.helpers()[..] else { panic!("{:?}", place.helpers()) };
+    run();
+    assert!(!place.helpers().contains(&ready), "it was not used");
+    for id in place.helpers() {
+        // SAFETY: it only sends a signal.
+        assert_eq!(unsafe { libc::kill(id, libc::SIGKILL) }, 0);
+    }
+    wait_until("it is dead", || place.helpers().is_empty());
+    run();
+    assert_eq!(place.helpers().len(), 1);
+    drop(sandbox);
+    assert_eq!(place.survivors(), Vec::<String>::new());
 }
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
@@ -859,17 +885,20 @@ fn a_start_takes_some_milliseconds(setting: &Setting) {
         times[times.len() / 2]
     };
     let plain = median(&mut || crate::support::plain("/bin/true"));
-    let sandbox = setting.sandbox();
-    let sandboxed = median(&mut || {
-        let mut command = place.command::<&str>(&[]);
-        command.program = "/bin/true".into();
-        command.arguments.clear();
-        let report = sandbox.start(command).unwrap().wait().unwrap();
-        assert_eq!(report.end, End::Exited(0));
+    let [fresh, ready] = [Helper::current(), setting.helper.clone()].map(|helper| {
+        let sandbox = Sandbox::with(helper, &setting.probe, Some(setting.tier)).unwrap();
+        median(&mut || {
+            let mut command = place.command::<&str>(&[]);
+            command.program = "/bin/true".into();
+            command.arguments.clear();
+            let report = sandbox.start(command).unwrap().wait().unwrap();
+            assert_eq!(report.end, End::Exited(0));
+        })
     });
     eprintln!(
-        "{} in tier {:?}: /bin/true takes {plain:?} plain and {sandboxed:?} sandboxed (median of 50)",
+        "{} in tier {:?}: /bin/true takes {plain:?} plain, {fresh:?} sandboxed, {ready:?} with a helper \
+         that is kept ready (medians of 50)",
         setting.user, setting.tier
     );
-    assert!(sandboxed < Duration::from_secs(1), "{sandboxed:?}");
+    assert!(fresh.max(ready) < Duration::from_secs(1), "{fresh:?} {ready:?}");
 }

@@ -15,12 +15,17 @@ use crate::hostile;
 /// The first argument of a process that acts as the host.
 pub const HOST_ARGUMENT: &str = "--host";
 
+/// The first argument of helpers, from the protocol.
+const HELPER_ARGUMENT: &str = "--cofferdam-sandbox-helper";
+
 /// A user id other than root.
 const USER: u32 = 65534;
 
 /// A combination of tier and user.
 #[derive(Clone)]
 pub struct Setting {
+    /// Kept ready, as a server does.
+    pub helper: Helper,
     /// `root` or `user`, as in the names of tests.
     pub user: &'static str,
     pub tier: Tier,
@@ -31,7 +36,7 @@ pub struct Setting {
 
 impl Setting {
     pub fn sandbox(&self) -> Sandbox {
-        Sandbox::with(Helper::current(), &self.probe, Some(self.tier)).unwrap()
+        Sandbox::with(self.helper.clone(), &self.probe, Some(self.tier)).unwrap()
     }
 }
 
@@ -48,11 +53,13 @@ pub fn run(cases: fn(&Setting) -> Vec<Trial>) -> ExitCode {
 
     let root = rustix::process::geteuid().is_root();
     let user = if root { "root" } else { "user" };
-    let probe = Arc::new(Helper::current().probe().unwrap());
+    let helper = Helper::current().kept_ready();
+    let probe = Arc::new(helper.probe().unwrap());
     eprintln!("as {user}: {probe:?}");
     let mut trials = Vec::new();
     for (tier, state) in [(Tier::A, &probe.tier_a), (Tier::B, &probe.tier_b)] {
-        let setting = Setting { user, tier, probe: probe.clone(), binary: binary.clone() };
+        let (helper, probe, binary) = (helper.clone(), probe.clone(), binary.clone());
+        let setting = Setting { helper, user, tier, probe, binary };
         if let Err(reason) = state {
             eprintln!("tier {tier} does not work here, so only its refusal is tested: {reason}");
             trials.push(refusal(setting));
@@ -133,17 +140,44 @@ impl Place {
             + &String::from_utf8_lossy(&report.stderr.bytes)
     }
 
-    /// The command lines of hostile programs that still run.
+    /// The command lines of hostile programs, and of helpers of [`helper`](Self::helper), that run.
     pub fn survivors(&self) -> Vec<String> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let line = String::from_utf8_lossy(&line);
-            if line.contains(hostile::ARGUMENT) && line.contains(&self.mark()) {
+            let is_ours = [hostile::ARGUMENT, HELPER_ARGUMENT].iter().any(|it| line.contains(it));
+            if is_ours && line.contains(&self.mark()) {
                 found.push(format!("{}: {line}", entry.path().display()));
             }
         }
         found
+    }
+
+    /// The helpers of [`helper`](Self::helper) that run, by their process ids.
+    pub fn helpers(&self) -> Vec<i32> {
+        let program = self.helper_program().display().to_string();
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        ids.filter(|id| {
+            let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            line.starts_with(program.as_bytes())
+        })
+        .collect()
+    }
+
+    /// A helper whose processes can be told from all others.
+    pub fn helper(&self) -> Helper {
+        Helper::at(self.helper_program())
+    }
+
+    /// The program of [`helper`](Self::helper).
+    pub fn helper_program(&self) -> PathBuf {
+        let program = self.outside().join("helper");
+        if !program.exists() {
+            fs::copy(&self.setting.binary, &program).unwrap();
+        }
+        program
     }
 
     fn mark(&self) -> String {
