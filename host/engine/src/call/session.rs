@@ -1,15 +1,20 @@
-//! The commits of one session.
+//! What the calls of one session have done: their commits, and the secrets that they have read.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::secrets::SecretReads;
+
 /// The number of commits that are remembered; older ones are no longer the session's.
 const MAX_COMMITS: usize = 1000;
 
-/// The commits that the calls of one session have made: an MCP session, or one run of the command.
-/// Clones are the same session.
+/// What the calls of one session have done: an MCP session, or one run of the command. Clones are the
+/// same session.
 #[derive(Debug, Clone, Default)]
-pub struct Session(Arc<Mutex<VecDeque<SessionCommit>>>);
+pub struct Session {
+    commits: Arc<Mutex<VecDeque<SessionCommit>>>,
+    reads: SecretReads,
+}
 
 /// A commit of a session.
 #[derive(Debug, Clone)]
@@ -21,6 +26,16 @@ pub struct SessionCommit {
 }
 
 impl Session {
+    /// A session that shares what was read with other ones.
+    pub fn with_reads(reads: SecretReads) -> Self {
+        Self { reads, ..Self::default() }
+    }
+
+    /// What its calls have read of secrets.
+    pub fn reads(&self) -> &SecretReads {
+        &self.reads
+    }
+
     /// Adds a commit, with the tools whose calls made it.
     pub fn add(&self, id: &str, mut tools: Vec<String>) {
         tools.sort();
@@ -38,6 +53,6 @@ impl Session {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<SessionCommit>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.commits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -75,6 +75,9 @@ impl CallState {
         let toolchains = self.toolchains(command);
         let program = services.programs.find(&command.program, workspace, &toolchains)?;
         let tree = Arc::clone(self.files.tree());
+        // It sees the whole workspace, and what is committed there.
+        let sees = format!("the program `{}` could read it", command.program);
+        self.context.secrets.read_all(&sees);
         let view = self.view(command, sandbox, &tree)?;
         let network = match sandbox.tier() {
             Tier::A => Network::new(&self.context, &command.program, Path::new(SCRATCH_DIRECTORY))?,
