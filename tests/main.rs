@@ -35,6 +35,7 @@ mod process;
 mod quality;
 mod responses;
 mod roles;
+mod secrets;
 mod symbols;
 mod tasks;
 mod team;

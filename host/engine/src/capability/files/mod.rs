@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::io::Errno;
 
 use super::context::CallContext;
-use crate::call::{Permissions, SecretGuard};
+use crate::call::SecretGuard;
 use cofferdam_core::policy::{Files, Scope, is_own, protected};
 use cofferdam_workspace::path::{by_names, link_target};
 use cofferdam_workspace::{Exceeded, Overlay, Quota, Refused, Workspace, is_full, or_dot};
