@@ -2,6 +2,7 @@
 //! them is sent to other origins than theirs only if the user approves. The guest `courier` reads files
 //! and sends requests.
 
+mod clients;
 mod hostile;
 mod questions;
 

@@ -84,15 +84,24 @@ impl SecretFlow {
         let origins: Vec<String> =
             self.origins.iter().map(|origin| format!("\"{origin}\"")).collect();
         let secrets: BTreeSet<&str> = self.reads.iter().map(|read| read.secret.as_str()).collect();
-        let lines = secrets
-            .iter()
-            .map(|secret| format!("origins = [{}] under [secrets.{secret}]", origins.join(", ")));
+        let origins = origins.join(", ");
+        let line = |secret: &&str| format!("origins = [{origins}] under [secrets.{}]", key(secret));
+        let lines = secrets.iter().map(line);
         lines.collect::<Vec<_>>().join(", ")
     }
 
     /// Whether the approval of this flow covers the sending of `reads` to `origin`.
     fn covers(&self, reads: &BTreeSet<&SecretRead>, origin: &Origin) -> bool {
         self.origins.contains(origin) && reads.iter().all(|read| self.reads.contains(*read))
+    }
+}
+
+/// A name as a key of TOML.
+fn key(name: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    match !name.is_empty() && name.chars().all(is_bare) {
+        true => name.to_owned(),
+        false => format!("{name:?}"),
     }
 }
 

@@ -13,7 +13,7 @@ use ruff_python_parser::{Mode, lexer};
 /// or 500 brackets.
 const MAX_DEPTH: usize = 1_200;
 
-/// The depth of a bracket or a block, in operators.
+/// The depth of a bracket, a lambda or a block, in operators.
 const BRACKET_DEPTH: usize = 3;
 
 /// Returns the source of a Python file.
@@ -23,7 +23,7 @@ const BRACKET_DEPTH: usize = 3;
 pub fn checked(source: String) -> io::Result<String> {
     if is_too_deep(&source) {
         return Err(io::Error::other(format!(
-            "it has more than {MAX_DEPTH} nested operators, or {} nested brackets or blocks, which are \
+            "it has more than {MAX_DEPTH} nested operators, or {} nested brackets, lambdas or blocks, which are \
              too many to be checked",
             MAX_DEPTH / BRACKET_DEPTH
         )));
@@ -62,7 +62,7 @@ struct Depth {
 #[derive(Default, Clone, Copy)]
 struct Operators {
     others: usize,
-    /// A comma may stand between the parameters of a lambda.
+    /// Those of lambdas: a comma may stand between their parameters.
     lambdas: usize,
 }
 
@@ -74,11 +74,11 @@ impl Depth {
                 // Calls and indices are nested in the ones that follow.
                 self.add(1);
                 self.brackets.push(Operators::default());
-                self.sum += BRACKET_DEPTH;
+                self.sum += BRACKET_DEPTH - 1;
             }
             TokenKind::Rpar | TokenKind::Rsqb | TokenKind::Rbrace => {
                 if let Some(Operators { others, lambdas }) = self.brackets.pop() {
-                    self.sum -= others + lambdas + BRACKET_DEPTH;
+                    self.sum -= others + lambdas + BRACKET_DEPTH - 1;
                 }
             }
             TokenKind::Comma => {
@@ -92,8 +92,8 @@ impl Depth {
             TokenKind::Indent => self.blocks += 1,
             TokenKind::Dedent => self.blocks = self.blocks.saturating_sub(1),
             TokenKind::Lambda => {
-                self.current().lambdas += 1;
-                self.sum += 1;
+                self.current().lambdas += BRACKET_DEPTH;
+                self.sum += BRACKET_DEPTH;
             }
             kind if nests(kind) => self.add(1),
             _ => {}
@@ -157,7 +157,7 @@ mod tests {
             (format!("x = {}1{}\n", repeated("[", 450), repeated("]", 450)), true),
             (format!("x = f{}\n", repeated("()", 1_500)), true),
             (format!("x = {}1\n", repeated("not ", 1_500)), true),
-            (format!("x = {}1\n", repeated("lambda a, b: ", 1_500)), true),
+            (format!("x = {}1\n", repeated("lambda a, b: ", 450)), true),
             (format!("x = {}1\n", repeated("1 if 2 else ", 1_500)), true),
             (format!("x = {}1{}\n", repeated("f\"{", 450), repeated("}\"", 450)), true),
             (blocks(450), true),
