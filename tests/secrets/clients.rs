@@ -24,7 +24,7 @@ fn serving(place: &Place, settings: &str) -> (Server, Origin) {
     configure(
         place,
         &format!(
-            "[grants.courier]\nfiles = 'write'\nscan = true\n{}{}{settings}",
+            "[grants.courier]\nfiles = 'write'\nscan = true\nprocess = ['cat']\n{}{}{settings}",
             granted("test"),
             granted("other")
         ),
