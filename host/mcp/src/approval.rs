@@ -397,7 +397,7 @@ mod tests {
         let asked = Proposal { flow: Some(flow), ..proposal(None) };
         assert_ne!(asked.digest(), proposal(None).digest());
         let wanted = "May shell.run_command go on? Note that it has read the secret 'key' \
-                      (prod\\n.key), and would send to https://x.example. Its arguments:\n\n{";
+                      (prod⟨U+000A⟩.key), and would send to https://x.example. Its arguments:\n\n{";
         assert!(message(&asked).starts_with(wanted), "{}", message(&asked));
         let long = message(&proposal(Some(&"x".repeat(MAX_SHOWN_BYTES + 5))));
         assert!(long.ends_with("ATTENTION: 5 more bytes are not shown."), "{}", long.len());

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cofferdam_core::policy::{Origin, SecretFiles};
-use cofferdam_text::{escape_control, shorten};
+use cofferdam_text::{shorten, visible};
 
 /// How many files of one secret are remembered by their names.
 const MAX_NAMED_FILES: usize = 8;
@@ -111,13 +111,13 @@ impl fmt::Display for SecretFlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut secrets: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for read in &self.reads {
-            let what = escape_control(&shorten(&read.what, MAX_NAME_BYTES));
+            let what = visible::line(&shorten(&read.what, MAX_NAME_BYTES));
             secrets.entry(&read.secret).or_default().push(what);
         }
         let secrets: Vec<String> = secrets
             .iter()
             .map(|(name, what)| {
-                format!("the secret '{}' ({})", escape_control(name), what.join(", "))
+                format!("the secret '{}' ({})", visible::line(name), what.join(", "))
             })
             .collect();
         let origins: Vec<String> = self.origins.iter().map(Origin::to_string).collect();
