@@ -4,6 +4,7 @@
 
 mod clients;
 mod hostile;
+mod policy;
 mod questions;
 
 use std::pin::Pin;

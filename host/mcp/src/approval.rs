@@ -176,7 +176,10 @@ impl ClientApprover {
             Channel::Undeclared => {
                 let elicitation = ClientCapabilities::builder().enable_elicitation().build();
                 let mut error = ErrorData::missing_required_client_capability(elicitation);
-                error.message = CANNOT_ASK.into();
+                error.message = match &proposal.flow {
+                    Some(flow) => format!("{CANNOT_ASK}: {flow}").into(),
+                    None => CANNOT_ASK.into(),
+                };
                 self.set_reply(Err(error));
                 Err(Failure::new(DenialCode::ApprovalNeeded, CANNOT_ASK))
             }

@@ -144,6 +144,11 @@ impl SecretGuard {
         state.wanted = None;
     }
 
+    /// Whether anything that the call sends could be a question.
+    pub(crate) fn may_ask(&self) -> bool {
+        self.has_files() || !self.earlier.is_empty()
+    }
+
     /// Whether the settings have secrets, so that it matters what is read.
     pub(crate) fn has_files(&self) -> bool {
         !self.files.is_empty()

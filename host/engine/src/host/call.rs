@@ -98,7 +98,7 @@ impl Host {
     async fn make(
         &self,
         active: &ActiveCall<'_>,
-        call: GrantedCall,
+        mut call: GrantedCall,
         shared: Option<&Transaction>,
     ) -> (Performed, Instant) {
         let approved = self.approved(active, &call).await;
@@ -109,8 +109,10 @@ impl Host {
         };
         let mut asked = Duration::ZERO;
         let mut performed = loop {
-            let performed = self.try_once(active, call.clone(), shared, approved).await;
-            let Some(flow) = active.secrets.wanted() else { break performed };
+            let same = active.secrets.may_ask().then(|| call.clone());
+            let performed = self.try_once(active, call, shared, approved).await;
+            let (Some(flow), Some(same)) = (active.secrets.wanted(), same) else { break performed };
+            call = same;
             let asking = Instant::now();
             let answered = self.approved_flow(active, &call, flow).await;
             asked += asking.elapsed();
