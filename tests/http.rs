@@ -2,7 +2,7 @@
 //! records. The guest `caller` sends the requests in its arguments, and misuses the interface.
 
 mod bounds;
-mod records;
+pub mod records;
 mod refusals;
 pub mod server;
 

@@ -152,6 +152,12 @@ impl Trial {
         self.try_call(role, tool, args).unwrap_or_else(|refusal| panic!("{refusal}"))
     }
 
+    /// Makes a call with options.
+    pub fn call_with(&self, options: &RunOptions, tool: &str, args: Value) -> Outcome {
+        let answer = self.runtime.block_on(self.host.call(tool, &args.to_string(), options));
+        answer.unwrap_or_else(|refusal| panic!("{refusal}")).0.outcome
+    }
+
     /// Runs an envelope as one transaction, and returns the outcomes of its calls.
     pub fn run_atomic(&self, envelope: &Value) -> Vec<Outcome> {
         let options = RunOptions { atomic: true, ..RunOptions::default() };

@@ -8,7 +8,7 @@ use super::server::{Server, Step, answer};
 use super::{caller, granted, sent};
 use crate::trial::{Trial, assert_failed};
 
-fn journal(trial: &Trial) -> Vec<Value> {
+pub fn journal(trial: &Trial) -> Vec<Value> {
     let text = trial.place.read(".cofferdam/journal.jsonl");
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -388,6 +388,13 @@ fn hostile_python_ends_only_the_call_that_checks_its_types() {
         let is_clean = result["metadata"]["success"] == true;
         assert!(result["status"] == "error" || !is_clean, "{path}: {result:#}");
     }
+    // What the stack of an instance can't hold is a finding; the other files are checked.
+    place.write("odd/sum.py", sum(5_000));
+    let files = json!(["odd/sum.py", "app.py"]);
+    let answer = executed(&place, json!({"type": "run_linter", "files": files}));
+    let deep = rules(&answer, "odd/sum.py");
+    assert!(deep.contains(&"io") || deep.contains(&"E902"), "{answer:#}");
+    assert!(!rules(&answer, "app.py").is_empty(), "{answer:#}");
     place.write("odd/latin.py", b"# caf\xe9\n");
     std::os::unix::fs::symlink("loop.py", place.workspace().join("odd/loop.py")).unwrap();
     place.write("odd/imports.py", "import odd.loop\nimport loop\n");

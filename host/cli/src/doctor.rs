@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use cofferdam_sandbox::{Helper, Tier};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::Global;
 use super::output::Output;
 use super::{CliError, exit, setup};
+use cofferdam_engine::host::Host;
 use cofferdam_engine::runtime::{Engine, Runtime, Workers};
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::registry::Registry;
@@ -54,7 +55,9 @@ pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
     let is_unchanged = |finding: &Finding| {
         finding.verdict == Verdict::Ok || ![KEPT, INTERRUPTED].contains(&finding.what)
     };
-    let runners = findings.iter().all(is_unchanged).then(|| runners(global)).flatten();
+    let host =
+        findings.iter().all(is_unchanged).then(|| setup::host(global, Some(1)).ok()).flatten();
+    let (runners, networks) = host.as_ref().map(|(host, runtime)| runners(host, runtime)).unzip();
     let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
     output.document(&json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -63,16 +66,29 @@ pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
         "resident_kib_with_plugins_loaded": resident,
         "findings": findings,
         "programs": runners,
+        "networks": networks,
     }))?;
     Ok(if broken { exit::HOST } else { exit::OK })
 }
 
-/// The toolchains of the account and the runners for the workspace; null if the host can't be opened,
-/// which is a finding of its own.
-fn runners(global: &Global) -> Option<serde_json::Value> {
-    let (host, runtime) = setup::host(global, Some(1)).ok()?;
+/// The toolchains of the account and the runners for the workspace, and the bundles of origins that
+/// programs are granted. If the host can't be opened, that is a finding of its own.
+fn runners(host: &Host, runtime: &tokio::runtime::Runtime) -> (Value, Vec<Value>) {
     let _runtime = runtime.enter();
-    Some(runners::describe(&host))
+    let mut networks = Vec::new();
+    for plugin in host.registry().plugins() {
+        let name = &plugin.manifest.name;
+        networks.extend(host.policy().network(name).iter().filter_map(|entry| {
+            let bundle = entry.bundle?;
+            Some(json!({
+                "plugin": name,
+                "programs": entry.programs,
+                "bundle": bundle.as_str(),
+                "description": bundle.bundle().description,
+            }))
+        }));
+    }
+    (runners::describe(host), networks)
 }
 
 fn finding(what: &'static str, result: Result<String, String>, verdict: Verdict) -> Finding {

@@ -11,6 +11,7 @@
 //! | [`cancel`] | the cancellation of a run |
 //! | [`approver`], [`approval`] | calls that the user has to approve |
 //! | [`executed`] | calls that write files which other programs execute |
+//! | [`flows`] | calls that would send what may hold a secret |
 //! | [`repeats`] | how often a tool is called with the same argument |
 //! | [`commit`] | beginning and committing transactions |
 //! | [`record`] | journal, statistics and telemetry of calls |
@@ -29,6 +30,7 @@ mod context;
 mod ended;
 mod execute;
 mod executed;
+mod flows;
 mod pipeline;
 mod record;
 mod repeats;
@@ -63,6 +65,7 @@ use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::registry::{Plugin, Registry};
 use cofferdam_workspace::Workspace;
 
+pub use crate::call::SecretFlow;
 pub use approval::outdated;
 pub use approver::{Approver, Proposal};
 pub use config::{Config, OpenError};

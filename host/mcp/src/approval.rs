@@ -52,11 +52,21 @@ struct Question {
     /// The role of the call.
     role: Option<String>,
     asked: Instant,
+    /// What the user has approved before, for the same call.
+    earlier: Vec<Answered>,
+}
+
+/// What the user has approved: the digest of the proposal, and the workspace when the user was asked.
+#[derive(Clone)]
+struct Answered {
+    digest: String,
+    tree: Option<Fingerprint>,
 }
 
 impl Pending {
-    /// Stores a question and returns its handle.
-    fn ask(&self, proposal: &Proposal, role: Option<&str>) -> String {
+    /// Stores a question and returns its handle. `earlier` is what was approved before, for the same
+    /// call.
+    fn ask(&self, proposal: &Proposal, role: Option<&str>, earlier: Vec<Answered>) -> String {
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         questions.retain(|_, question| question.asked.elapsed() < ANSWER_TIMEOUT);
         if questions.len() >= MAX_PENDING {
@@ -67,7 +77,7 @@ impl Pending {
         }
         let handle = Uuid::new_v4().to_string();
         let (digest, tree, role) = (proposal.digest(), proposal.tree, role.map(str::to_owned));
-        let question = Question { digest, tree, role, asked: Instant::now() };
+        let question = Question { digest, tree, role, asked: Instant::now(), earlier };
         questions.insert(handle.clone(), question);
         handle
     }
@@ -89,6 +99,8 @@ pub(super) struct ClientApprover {
     /// The role that the call is made under.
     role: Option<String>,
     channel: Channel,
+    /// The question that was answered, once it was looked for.
+    question: Mutex<Option<Question>>,
     /// What the client gets instead of a result, if it is asked or its answer is invalid.
     reply: Mutex<Option<Reply>>,
 }
@@ -133,7 +145,8 @@ impl ClientApprover {
         };
         let connection = Connection::of(&context.extensions);
         let role = role.map(str::to_owned);
-        Self { pending, slot, connection, role, channel, reply: Mutex::default() }
+        let (question, reply) = (Mutex::default(), Mutex::default());
+        Self { pending, slot, connection, role, channel, question, reply }
     }
 
     /// The permit of the call.
@@ -163,7 +176,10 @@ impl ClientApprover {
             Channel::Undeclared => {
                 let elicitation = ClientCapabilities::builder().enable_elicitation().build();
                 let mut error = ErrorData::missing_required_client_capability(elicitation);
-                error.message = CANNOT_ASK.into();
+                error.message = match &proposal.flow {
+                    Some(flow) => format!("{CANNOT_ASK}: {flow}").into(),
+                    None => CANNOT_ASK.into(),
+                };
                 self.set_reply(Err(error));
                 Err(Failure::new(DenialCode::ApprovalNeeded, CANNOT_ASK))
             }
@@ -171,16 +187,23 @@ impl ClientApprover {
                 decided(&self.elicit(peer, params).await?)?;
                 Ok(proposal.tree)
             }
-            Channel::Answered(handle, answer) => self.answered(handle, answer, proposal),
-            Channel::Result => {
-                let handle = self.pending.ask(proposal, self.role.as_deref());
-                let request = InputRequest::Elicitation(ElicitRequest::new(params));
-                let requests = [(QUESTION.to_owned(), request)].into();
-                self.set_reply(Ok(InputRequiredResult::new(Some(requests), Some(handle))));
-                let message = "a person has to say yes first";
-                Err(Failure::new(SkippedCode::ApprovalPending, message))
-            }
+            Channel::Answered(handle, answer) => self.answered(handle, answer, proposal, params),
+            Channel::Result => Err(self.ask_by_result(proposal, params, Vec::new())),
         }
+    }
+
+    /// Asks by the result of the call, which the client makes again with the answer.
+    fn ask_by_result(
+        &self,
+        proposal: &Proposal,
+        params: ElicitRequestParams,
+        earlier: Vec<Answered>,
+    ) -> Failure {
+        let handle = self.pending.ask(proposal, self.role.as_deref(), earlier);
+        let request = InputRequest::Elicitation(ElicitRequest::new(params));
+        let requests = [(QUESTION.to_owned(), request)].into();
+        self.set_reply(Ok(InputRequiredResult::new(Some(requests), Some(handle))));
+        Failure::new(SkippedCode::ApprovalPending, "a person has to say yes first")
     }
 
     /// Asks by a request to the client, and waits for the user's answer.
@@ -211,25 +234,41 @@ impl ClientApprover {
         })
     }
 
-    /// Compares a call that comes with the user's answer with what the user was shown.
+    /// Compares a call that comes with the user's answer with what the user was shown. If the user has
+    /// approved that, and the call needs another approval, asks again.
     fn answered(
         &self,
         handle: &str,
         answer: &ElicitResult,
         proposal: &Proposal,
+        params: ElicitRequestParams,
     ) -> Result<Option<Fingerprint>, Failure> {
-        match self.pending.take(handle, self.role.as_deref()) {
-            Some(question) if question.digest == proposal.digest() => {
-                decided(answer).map(|()| question.tree)
-            }
-            Some(_) => Err(outdated("")),
-            // The protocol wants a state that is not the server's own to be an error.
-            None => {
-                let message = "the requestState is not that of an open question; make the call \
-                               again without it and without an answer";
-                self.set_reply(Err(ErrorData::invalid_params(message, None)));
-                Err(Failure::new(DenialCode::ApprovalUnknown, message))
-            }
+        let digest = proposal.digest();
+        let mut question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
+        if question.is_none() {
+            *question = self.pending.take(handle, self.role.as_deref());
+        }
+        // The protocol wants a state that is not the server's own to be an error.
+        let Some(question) = &mut *question else {
+            let message = "the requestState is not that of an open question; make the call again \
+                           without it and without an answer";
+            self.set_reply(Err(ErrorData::invalid_params(message, None)));
+            return Err(Failure::new(DenialCode::ApprovalUnknown, message));
+        };
+        let approved =
+            |digest: &str| question.earlier.iter().find(|answered| answered.digest == digest);
+        if let Some(Answered { tree, .. }) = approved(&digest) {
+            return Ok(*tree);
+        }
+        if question.digest == digest {
+            decided(answer)?;
+            let tree = question.tree;
+            question.earlier.push(Answered { digest, tree });
+            return Ok(tree);
+        }
+        match approved(&question.digest) {
+            Some(_) => Err(self.ask_by_result(proposal, params, question.earlier.clone())),
+            None => Err(outdated("")),
         }
     }
 }
@@ -264,7 +303,11 @@ fn decided(answer: &ElicitResult) -> Result<(), Failure> {
 /// Returns the text for the user: the tool, and what it would change or its arguments. Characters that
 /// hide text are escaped.
 fn message(proposal: &Proposal) -> String {
-    let Proposal { tool, args, diff, change: _, tree: _ } = proposal;
+    let Proposal { tool, args, diff, change: _, tree: _, flow } = proposal;
+    let question = match flow {
+        Some(flow) => format!("May {tool} go on? Note that {flow}."),
+        None => format!("May {tool} be called?"),
+    };
     let (what, text) = match diff {
         Some(diff) if diff.is_empty() => ("It changes nothing. Its arguments", args.to_string()),
         Some(diff) => ("It changes", String::from_utf8_lossy(diff).into_owned()),
@@ -275,7 +318,7 @@ fn message(proposal: &Proposal) -> String {
         0 => String::new(),
         rest => format!("\n\nATTENTION: {rest} more bytes are not shown."),
     };
-    format!("May {tool} be called? {what}:\n\n{}{rest}", escape_control(shown))
+    format!("{question} {what}:\n\n{}{rest}", escape_control(shown))
 }
 
 #[cfg(test)]
@@ -284,6 +327,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use cofferdam_engine::call::{SecretFlow, SecretRead};
 
     fn proposal(diff: Option<&str>) -> Proposal {
         Proposal {
@@ -292,6 +336,7 @@ mod tests {
             diff: diff.map(|diff| diff.as_bytes().to_vec()),
             change: None,
             tree: None,
+            flow: None,
         }
     }
 
@@ -301,7 +346,7 @@ mod tests {
         let shown = proposal(None);
         let digest =
             |handle: &str, role| pending.take(handle, role).map(|question| question.digest);
-        let handle = pending.ask(&shown, None);
+        let handle = pending.ask(&shown, None, Vec::new());
         assert_eq!(digest(&handle, None), Some(shown.digest()));
         assert_eq!(digest(&handle, None), None);
         assert_ne!(shown.digest(), proposal(Some("-a\n+b\n")).digest());
@@ -310,7 +355,8 @@ mod tests {
         let binary = |content| Proposal { change: Some([content; 32]), ..proposal(Some("Binary")) };
         assert_eq!(binary(1).digest(), binary(1).digest());
         assert_ne!(binary(1).digest(), binary(2).digest());
-        let handles: Vec<String> = (0..=MAX_PENDING).map(|_| pending.ask(&shown, None)).collect();
+        let handles: Vec<String> =
+            (0..=MAX_PENDING).map(|_| pending.ask(&shown, None, Vec::new())).collect();
         assert_eq!(digest(&handles[0], None), None);
         assert_eq!(digest(&handles[MAX_PENDING], None), Some(shown.digest()));
     }
@@ -319,7 +365,7 @@ mod tests {
     fn a_question_of_one_role_is_not_answered_under_another() {
         let pending = Pending::default();
         for (asked, others) in [(Some("a"), [None, Some("b")]), (None, [Some("a"), Some("b")])] {
-            let handle = pending.ask(&proposal(None), asked);
+            let handle = pending.ask(&proposal(None), asked, Vec::new());
             for other in others {
                 assert!(pending.take(&handle, other).is_none());
             }
@@ -348,6 +394,14 @@ mod tests {
         assert!(text.contains("\\u{202e}"), "{text}");
         assert!(message(&proposal(Some("-a\n+b\n"))).ends_with("It changes:\n\n-a\n+b\n"));
         assert!(message(&proposal(Some(""))).contains("It changes nothing. Its arguments:\n\n{"));
+        let read = SecretRead { secret: "key".to_owned(), what: "prod\n.key".to_owned() };
+        let origins = ["https://x.example".parse().unwrap()].into();
+        let flow = SecretFlow { reads: [read].into(), origins, program: None };
+        let asked = Proposal { flow: Some(flow), ..proposal(None) };
+        assert_ne!(asked.digest(), proposal(None).digest());
+        let wanted = "May shell.run_command go on? Note that it has read the secret 'key' \
+                      (prod⟨U+000A⟩.key), and would send to https://x.example. Its arguments:\n\n{";
+        assert!(message(&asked).starts_with(wanted), "{}", message(&asked));
         let long = message(&proposal(Some(&"x".repeat(MAX_SHOWN_BYTES + 5))));
         assert!(long.ends_with("ATTENTION: 5 more bytes are not shown."), "{}", long.len());
     }

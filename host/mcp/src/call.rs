@@ -24,7 +24,7 @@ use super::slot::Slot;
 use cofferdam_core::envelope::{Answer, take_image};
 use cofferdam_core::outcome::{DenialCode, Failure, Outcome, Status};
 use cofferdam_core::schema::similar;
-use cofferdam_engine::call::Observer;
+use cofferdam_engine::call::{Observer, Session};
 use cofferdam_engine::dispatch::{Refusal, RefusalCode};
 use cofferdam_engine::host::{Approver, Effects, RunOptions};
 use cofferdam_engine::runtime::blocking;
@@ -70,7 +70,10 @@ impl Server {
             return reply.map(CallToolResponse::from);
         }
         match ended {
-            Ok((answer, effects)) => Ok(self.result(&offer, &tool, answer, effects).into()),
+            Ok((answer, effects)) => {
+                let session = self.session(&context.extensions);
+                Ok(self.result(&offer, (&tool, &session), answer, effects).into())
+            }
             Err(refusal) => self.refused(&tool, refusal).map(CallToolResponse::from),
         }
     }
@@ -94,7 +97,7 @@ impl Server {
             approver: Some(Arc::clone(approver) as Arc<dyn Approver>),
             origin: offer.host.telemetry().map(|_| origin(context)).unwrap_or_default(),
             client: connection::client(&context.extensions),
-            session: Connection::of(&context.extensions).session,
+            session: self.session(&context.extensions),
             images: true,
             ..RunOptions::default()
         };
@@ -142,13 +145,13 @@ impl Server {
     fn result(
         &self,
         offer: &Offer,
-        tool: &str,
+        (tool, session): (&str, &Session),
         answer: Answer,
         effects: Effects,
     ) -> CallToolResult {
         let (results, role) = (&self.shared.results, self.role.as_deref());
         let budget = offer.host.policy().limits().result;
-        let call = AnsweredCall { tool, role, budget };
+        let call = AnsweredCall { tool, role, budget, session: Some(session) };
         let mut result = match answer.outcome {
             Outcome::Executed(mut output) => {
                 let role = offer.host.role(role).ok().flatten();

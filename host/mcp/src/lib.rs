@@ -33,11 +33,11 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, GetPromptRequestParams,
-    GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, Prompt,
-    ReadResourceRequestParams, ReadResourceResponse, Resource, ServerCapabilities, ServerConfig,
-    SubscriptionFilter, Tool,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, Extensions,
+    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    Prompt, ReadResourceRequestParams, ReadResourceResponse, Resource, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{
     NotificationContext, RequestContext, ServerInitializeError, ServiceExt as _,
@@ -49,11 +49,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::approval::Pending;
 use self::changes::Sessions;
+use self::connection::Connection;
 use self::offer::Offer;
 use self::page::{Listings, page};
 use self::results::Results;
 use self::slot::Slots;
 use self::stdio::Stdio;
+use cofferdam_engine::call::{SecretReads, Session};
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::{Config, Host, OpenError};
 use cofferdam_engine::runtime::blocking;
@@ -127,6 +129,8 @@ struct Shared {
     results: Results,
     listings: Listings<Resource>,
     pending: Arc<Pending>,
+    /// What clients without a session have read of secrets: they can't be told apart.
+    reads: SecretReads,
     /// Cancelled to end every call.
     stopping: CancellationToken,
 }
@@ -149,6 +153,7 @@ impl Server {
             results: Results::default(),
             listings: Listings::default(),
             pending: Arc::default(),
+            reads: SecretReads::default(),
             stopping,
         };
         Ok(Self { shared: Arc::new(shared), role, other_roles })
@@ -167,6 +172,15 @@ impl Server {
     /// Returns the telemetry of its calls, if it is on.
     pub fn telemetry(&self) -> Option<Arc<Telemetry>> {
         self.offer().host.telemetry().cloned()
+    }
+
+    /// Returns the session of a request. Without one, what was read of secrets is shared by all such
+    /// requests.
+    fn session(&self, extensions: &Extensions) -> Session {
+        match extensions.get::<Connection>() {
+            Some(connection) => connection.session.clone(),
+            None => Session::default().with_reads(self.shared.reads.clone()),
+        }
     }
 
     /// Returns what is served now. A request uses one until it ends.
@@ -325,7 +339,8 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let read = async |client| self.read(client, &request.uri).await;
+        let session = self.session(&context.extensions);
+        let read = async |client| self.read(client, &session, &request.uri).await;
         self.at_work(&context, read).await.map(ReadResourceResponse::from)
     }
 

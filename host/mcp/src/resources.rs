@@ -15,6 +15,7 @@ use super::Server;
 use super::results;
 use cofferdam_core::outcome::{ErrorCode, Failure, Outcome};
 use cofferdam_core::policy::Role;
+use cofferdam_engine::call::Session;
 use cofferdam_engine::host::RunOptions;
 use cofferdam_engine::runtime::blocking;
 use cofferdam_workspace::fair_queue::Client;
@@ -36,8 +37,9 @@ impl Server {
                     .with_mime_type("application/jsonl"),
             );
         }
-        let found =
-            self.ask(client, "files.glob", [("pattern", "**/*".into())]).await.unwrap_or_default();
+        let names = [("pattern", "**/*".into())];
+        let found = self.ask(client, &Session::default(), "files.glob", names).await;
+        let found = found.unwrap_or_default();
         let mut files: Vec<&str> =
             found["files"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         files.sort_unstable();
@@ -72,6 +74,7 @@ impl Server {
     pub(super) async fn read(
         &self,
         client: Client,
+        session: &Session,
         uri: &str,
     ) -> Result<ReadResourceResult, ErrorData> {
         let unknown = |why: String| ErrorData::resource_not_found(why, Some(json!({"uri": uri})));
@@ -86,6 +89,8 @@ impl Server {
             let lines = entries.iter().filter_map(|entry| serde_json::to_string(entry).ok());
             return text(lines.map(|line| line + "\n").collect(), "application/jsonl");
         }
+        // The client knows afterwards what the session knew that the answer is from.
+        session.reads().add(self.shared.results.reads(self.role.as_deref(), uri));
         let (server, wanted) = (self.clone(), uri.to_owned());
         let kept = blocking(move || {
             let (offer, role) = (server.offer(), server.role.as_deref());
@@ -101,7 +106,7 @@ impl Server {
             return Err(unknown(format!("there is no resource {uri} here")));
         };
         let args = [("path", path.into()), ("raw", true.into())];
-        match self.ask(client, "files.read_file", args).await {
+        match self.ask(client, session, "files.read_file", args).await {
             Ok(file) => text(file["content"].as_str().unwrap_or_default().to_owned(), "text/plain"),
             Err(failure) => Err(unknown(format!("{}: {}", failure.code, failure.message))),
         }
@@ -111,11 +116,13 @@ impl Server {
     async fn ask(
         &self,
         client: Client,
+        session: &Session,
         tool: &str,
         args: impl IntoIterator<Item = (&str, Value)>,
     ) -> Result<Value, Failure> {
         let args = args.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let options = RunOptions { role: self.role.clone(), client, ..RunOptions::default() };
+        let (role, session) = (self.role.clone(), session.clone());
+        let options = RunOptions { role, client, session, ..RunOptions::default() };
         match self.offer().host.call_parsed(tool, args, &options).await {
             Ok((answer, _)) => match answer.outcome {
                 Outcome::Executed(output) => Ok(output),

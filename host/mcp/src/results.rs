@@ -2,7 +2,7 @@
 //! gets the beginning, the size, and a link. Output of programs that their tools did not get is kept in
 //! files of the workspace, and linked too.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::text;
 use cofferdam_core::envelope::Image;
+use cofferdam_engine::call::{SecretRead, Session};
 use cofferdam_workspace::{KeptOutput, Workspace};
 
 /// How much of a large answer is shown, in bytes.
@@ -42,6 +43,8 @@ struct Kept {
     id: String,
     name: String,
     role: Option<String>,
+    /// The session that it is from.
+    session: Option<Session>,
     content: Content,
 }
 
@@ -100,6 +103,8 @@ pub(super) struct AnsweredCall<'a> {
     pub(super) role: Option<&'a str>,
     /// The maximum size of an answer that is returned as it is, in bytes.
     pub(super) budget: usize,
+    /// The session that it was made in.
+    pub(super) session: Option<&'a Session>,
 }
 
 impl Results {
@@ -121,8 +126,7 @@ impl Results {
                 None => self.beginning(call, json),
                 // What goes on from the text that is shown has to be of the same form.
                 Some(text) => {
-                    let whole =
-                        self.keep(format!("Answer of {} as JSON", call.tool), call.role, json);
+                    let whole = self.keep(call, format!("Answer of {} as JSON", call.tool), json);
                     (self.beginning(call, Content::Text(text.into())).0, whole.uri)
                 }
             };
@@ -155,16 +159,13 @@ impl Results {
     }
 
     /// Keeps a text; returns its beginning with a link, and the address.
-    fn beginning(
-        &self,
-        AnsweredCall { tool, role, budget }: AnsweredCall<'_>,
-        content: Content,
-    ) -> (Vec<ContentBlock>, String) {
+    fn beginning(&self, call: AnsweredCall<'_>, content: Content) -> (Vec<ContentBlock>, String) {
+        let AnsweredCall { tool, budget, .. } = call;
         let text = match &content {
             Content::Json(text) | Content::Text(text) => Arc::clone(text),
             Content::Output(_) => Arc::default(),
         };
-        let resource = self.keep(format!("Answer of {tool}"), role, content);
+        let resource = self.keep(call, format!("Answer of {tool}"), content);
         let (end, uri) = (text.floor_char_boundary(SHOWN_BYTES), resource.uri.clone());
         let note = format!(
             "{}\n[The answer has {} bytes; these are the first {end}. All of it is the resource {uri}, \
@@ -179,10 +180,11 @@ impl Results {
     /// Adds links to the output of a call's programs to its result.
     pub(super) fn add_outputs(
         &self,
-        AnsweredCall { role, budget, .. }: AnsweredCall<'_>,
+        call: AnsweredCall<'_>,
         result: &mut CallToolResult,
         outputs: Vec<KeptOutput>,
     ) {
+        let budget = call.budget;
         let mut note = String::new();
         let mut links = Vec::new();
         for output in outputs {
@@ -190,7 +192,7 @@ impl Results {
             let KeptOutput { program, bytes, .. } = &output;
             let _ =
                 write!(note, "[{program} printed {bytes} bytes to {}: all of it", output.stream());
-            let resource = self.keep(name, role, Content::Output(output));
+            let resource = self.keep(call, name, Content::Output(output));
             let _ = writeln!(note, " is {0}, a part {0}?offset=0&length={budget}.]", resource.uri);
             links.push(ContentBlock::resource_link(resource));
         }
@@ -200,9 +202,10 @@ impl Results {
         }
     }
 
-    fn keep(&self, name: String, role: Option<&str>, content: Content) -> Resource {
+    fn keep(&self, call: AnsweredCall<'_>, name: String, content: Content) -> Resource {
         let id = Uuid::new_v4().to_string();
-        let result = Kept { id, name, role: role.map(str::to_owned), content };
+        let (role, session) = (call.role.map(str::to_owned), call.session.cloned());
+        let result = Kept { id, name, role, session, content };
         let resource = result.resource();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_back(result);
@@ -221,6 +224,19 @@ impl Results {
         own.map(Kept::resource).collect()
     }
 
+    /// Finds what is kept at an address for a role.
+    fn find(&self, role: Option<&str>, uri: &str) -> Option<Kept> {
+        let id = uri.strip_prefix(ADDRESS)?.split('?').next()?;
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|result| result.id == id && result.role.as_deref() == role).cloned()
+    }
+
+    /// Returns what is known of secrets in the session that the content at an address is from.
+    pub(super) fn reads(&self, role: Option<&str>, uri: &str) -> BTreeSet<SecretRead> {
+        let session = self.find(role, uri).and_then(|result| result.session);
+        session.map(|session| session.reads().all()).unwrap_or_default()
+    }
+
     /// Returns the text at an address, or the part that `offset` and `length` select, in bytes; `None` if
     /// nothing is kept for this role.
     ///
@@ -232,13 +248,7 @@ impl Results {
         role: Option<&str>,
         uri: &str,
     ) -> Result<Option<Part>, String> {
-        let Some(id) = uri.strip_prefix(ADDRESS) else { return Ok(None) };
-        let id = id.split('?').next().unwrap_or_default();
-        let result = {
-            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.iter().find(|result| result.id == id && result.role.as_deref() == role).cloned()
-        };
-        let Some(result) = result else { return Ok(None) };
+        let Some(result) = self.find(role, uri) else { return Ok(None) };
         let url = Url::parse(uri).map_err(|error| error.to_string())?;
         let bytes = result.bytes();
         let (mut offset, mut length) = (0, bytes);
@@ -350,7 +360,7 @@ mod tests {
     use cofferdam_workspace::Secret;
 
     fn call(role: Option<&str>, budget: usize) -> AnsweredCall<'_> {
-        AnsweredCall { tool: "a.b", role, budget }
+        AnsweredCall { tool: "a.b", role, budget, session: None }
     }
 
     fn place() -> (tempfile::TempDir, Workspace) {

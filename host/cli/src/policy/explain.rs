@@ -6,7 +6,7 @@ use crate::args::Global;
 use crate::config::{Layers, grants};
 use crate::output::Output;
 use crate::{CliError, exit, setup};
-use cofferdam_core::policy::{Capability, Policy, ProgramRules};
+use cofferdam_core::policy::{Capability, NetworkRules, Policy, ProgramRules, SecretSettings};
 use cofferdam_plugin::registry::{Plugin, ToolEntry};
 
 pub fn execute(
@@ -38,6 +38,7 @@ pub fn execute(
         "came_with_the_host": plugin.built_in,
         "entry": entry_of(&layers, plugin),
         "capabilities": capabilities(host.policy(), &layers, plugin),
+        "secrets": secrets(host.policy(), plugin),
         "limits": host.policy().limits().lowered(&plugin.manifest.limits).settings(),
     });
     if let (Some(tool), Some(fields)) = (tool, document.as_object_mut()) {
@@ -45,6 +46,28 @@ pub fn execute(
     }
     output.document(&document)?;
     Ok(exit::OK)
+}
+
+/// The secrets of the settings that not all origins of a plugin may receive: a call that has read one,
+/// or whose session has, asks the user before it sends anything to the others.
+fn secrets(policy: &Policy, plugin: &Plugin) -> Vec<Value> {
+    let name = &plugin.manifest.name;
+    let granted = policy.capabilities(name, plugin.built_in, &plugin.manifest.requests);
+    let mut origins = granted.http;
+    let network = policy.network(name);
+    for program in network.iter().flat_map(|entry| &entry.programs) {
+        let rules = NetworkRules::new(network, program);
+        origins.extend(rules.origins().map(|settings| settings.origin.clone()));
+    }
+    let asks = |(secret, _): (&str, &SecretSettings)| {
+        let asks: Vec<String> = origins
+            .iter()
+            .filter(|origin| !policy.secrets().allows(secret, origin))
+            .map(ToString::to_string)
+            .collect();
+        (!asks.is_empty()).then(|| json!({ "secret": secret, "asks_before_sending_to": asks }))
+    };
+    policy.secrets().iter().filter_map(asks).collect()
 }
 
 /// How the policy would decide a call of this tool.

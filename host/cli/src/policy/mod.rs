@@ -34,6 +34,7 @@ fn network(entry: &NetworkSettings) -> Value {
     json!({
         "programs": entry.programs,
         "bundle": entry.bundle.map(BundleName::as_str),
+        "description": entry.bundle.map(|bundle| bundle.bundle().description.as_str()),
         "origins": origins,
         "methods": entry.methods,
         "paths": entry.paths,
@@ -93,6 +94,13 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
         "agents": agents,
         "ask": policy.ask().collect::<Vec<_>>(),
         "executed": policy.executed(None),
+        "secrets": policy
+            .secrets()
+            .iter()
+            .map(|(name, secret)| {
+                json!({"secret": name, "paths": secret.paths, "origins": secret.origins})
+            })
+            .collect::<Vec<_>>(),
         "limits": limits.settings(),
         "history": {
             "commits": retention.commits,

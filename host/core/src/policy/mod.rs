@@ -20,9 +20,11 @@ mod pattern;
 pub mod place;
 mod role;
 mod scope;
+mod secret_files;
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::name::RoleName;
 use pattern::Pattern;
@@ -49,6 +51,7 @@ pub use origin_settings::{HeaderPart, header_parts, is_transport_header};
 pub use place::Place;
 pub use role::Role;
 pub use scope::{OWN, Scope, ScopeError, folded, folded_place, is_own, protected};
+pub use secret_files::{SecretFiles, SecretSettings};
 pub use settings::{
     AgentSettings, GrantSettings, OneOrMore, ProgramSettings, RegistrySettings, RoleSettings,
     SandboxTier, Settings,
@@ -66,6 +69,7 @@ pub struct Policy {
     agents: BTreeMap<String, Agent>,
     ask: Vec<Pattern>,
     executed: Executed,
+    secrets: Arc<SecretFiles>,
 }
 
 /// A setting that is not valid.
@@ -150,7 +154,9 @@ impl Policy {
             agents: BTreeMap::new(),
             ask: Vec::new(),
             executed: Executed::default(),
+            secrets: Arc::default(),
         };
+        let mut secrets = SecretFiles::default();
         for layer in layers {
             for (plugin, grant) in &layer.grants {
                 grant.check().map_err(|(key, message)| PolicyError {
@@ -176,7 +182,11 @@ impl Policy {
             for (name, settings) in &layer.agents {
                 policy.agents.insert(name.clone(), Agent::new(name, settings)?);
             }
+            for (name, settings) in &layer.secrets {
+                secrets.add(name, settings)?;
+            }
         }
+        policy.secrets = Arc::new(secrets);
         Ok(policy)
     }
 
@@ -252,6 +262,11 @@ impl Policy {
     /// Those of [`Self::ask`] that match none of `tools`, which are pairs of plugin and short name.
     pub fn ask_without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
         pattern::without_tools(&self.ask, tools)
+    }
+
+    /// The files that are secret, and the origins that may receive what was read there.
+    pub fn secrets(&self) -> &Arc<SecretFiles> {
+        &self.secrets
     }
 
     /// All roles, by name.

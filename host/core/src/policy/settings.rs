@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     ArgumentSettings, BackendKind, Capabilities, Executed, Files, HistorySettings, LimitSettings,
-    NetworkSettings, Origin, OriginSettings, ProgramRules,
+    NetworkSettings, Origin, OriginSettings, ProgramRules, SecretSettings,
 };
 
 /// The settings of a workspace or of a user.
@@ -43,6 +43,9 @@ pub struct Settings {
     /// `.envrc`: they are named in the answer and the journal (`named`, the default), the user is
     /// asked (`ask`), or the call is denied (`refused`). A role can be stricter.
     pub executed: Executed,
+    /// Files that are secret, by a name for the question: a call that has read one, or whose session
+    /// has, asks the user before it sends anything to an origin that is not named here.
+    pub secrets: BTreeMap<String, SecretSettings>,
     /// Absolute directories with contracts of the user, in addition to the built-in ones. A later
     /// contract replaces an earlier one for the same agent.
     pub contracts: Vec<PathBuf>,

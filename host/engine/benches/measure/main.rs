@@ -197,6 +197,7 @@ impl Setup {
             usage: Arc::default(),
             observer: Arc::new(Quiet),
             session: Session::default(),
+            secrets: Arc::default(),
             services: Arc::new(services),
         };
         CallRequest {

@@ -1,14 +1,17 @@
 //! The state of one call that all layers use: deadline and cancellation, why it was stopped,
-//! permissions, observer, and usage. Running calls is not part of this module.
+//! permissions, observer, usage, and
+//! the secrets that it has read. Running calls is not part of this module.
 
 mod control;
 mod observer;
 mod permissions;
+mod secrets;
 mod session;
 mod usage;
 
 pub use control::{Control, Stop};
 pub use observer::{Observer, Quiet};
 pub use permissions::{Grants, Permissions, PluginGrant};
+pub use secrets::{SecretFlow, SecretGuard, SecretRead, SecretReads};
 pub use session::{Session, SessionCommit};
 pub use usage::{CallUsage, Usage, Used};

@@ -1,8 +1,10 @@
-//! The commits and the programs of one session.
+//! What the calls of one session have done: their commits, the programs that they have left running, and
+//! the secrets that they have read.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::secrets::SecretReads;
 use crate::background::Background;
 
 /// The number of commits that are remembered; older ones are no longer the session's.
@@ -16,6 +18,8 @@ pub struct Session {
     commits: Arc<Mutex<VecDeque<SessionCommit>>>,
     /// The programs that its calls have left running.
     background: Option<Arc<Background>>,
+    /// What its calls have read of secrets.
+    reads: SecretReads,
 }
 
 /// A commit of a session.
@@ -44,6 +48,17 @@ impl Session {
     /// The programs of the session; `None` if it can't have any.
     pub(crate) fn background(&self) -> Option<&Arc<Background>> {
         self.background.as_ref()
+    }
+
+    /// The same session, which shares what was read with other ones.
+    #[must_use]
+    pub fn with_reads(self, reads: SecretReads) -> Self {
+        Self { reads, ..self }
+    }
+
+    /// What its calls have read of secrets.
+    pub fn reads(&self) -> &SecretReads {
+        &self.reads
     }
 
     /// Adds a commit, with the tools whose calls made it.

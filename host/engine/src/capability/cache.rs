@@ -35,7 +35,7 @@ impl Host for CallState {
 
 impl CallState {
     fn put_in_cache(&mut self, key: &str, value: &[u8]) -> std::result::Result<(), Error> {
-        let CallContext { permissions, services, .. } = &*self.context;
+        let CallContext { permissions, services, secrets, .. } = &*self.context;
         let plugin = permissions.plugin();
         if !permissions.capabilities.cache {
             let message = format!("the plugin '{plugin}' may not keep anything (cache = true)");
@@ -46,6 +46,10 @@ impl CallState {
         if value.len() as u64 > most {
             let message = format!("a value has at most {most} bytes, not {}", value.len());
             return Err(Error::Invalid(message));
+        }
+        if secrets.has_read() {
+            // Calls of other sessions would have it without having read the secret.
+            return Ok(());
         }
         services
             .workspace

@@ -8,7 +8,7 @@ use super::http::Http;
 use super::programs::Programs;
 use crate::agent::Team;
 use crate::background::Pool;
-use crate::call::{CallUsage, Control, Observer, Permissions, Session};
+use crate::call::{CallUsage, Control, Observer, Permissions, SecretGuard, Session};
 use crate::journal::Journal;
 use cofferdam_core::policy::{BackendKind, Limits};
 use cofferdam_workspace::{Overlay, Workspace};
@@ -50,8 +50,10 @@ pub struct CallContext {
     pub usage: Arc<CallUsage>,
     /// Receives messages and progress.
     pub observer: Arc<dyn Observer>,
-    /// The commits of the session that the call belongs to.
+    /// The session that the call belongs to.
     pub session: Session,
+    /// What the call has read of secrets, and what it may send therefore.
+    pub secrets: Arc<SecretGuard>,
     /// The services that all calls share.
     pub services: Arc<Services>,
 }

@@ -70,6 +70,7 @@ impl CallState {
             let why = format!("{} is outside of the call's scope", change.path);
             return Err(Error::Denied(why));
         }
+        commit.changes.iter().for_each(|change| self.context.secrets.read(&change.path));
         let diff = history.diff(&commit.id).map_err(failure)?;
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(diff.len());
         let end = start.saturating_add(max as usize).min(diff.len());

@@ -32,7 +32,8 @@ impl Network {
     /// that the program is given.
     ///
     /// # Errors
-    /// [`Error::Failed`] if a credential is missing or the file can't be written.
+    /// [`Error::Failed`] if a credential is missing or the file can't be written; [`Error::Denied`] if
+    /// the program can know a secret that an origin may not receive.
     pub(super) fn new(
         context: &CallContext,
         program: &str,
@@ -43,6 +44,11 @@ impl Network {
         if rules.is_empty() {
             return Ok(None);
         }
+        let origins = rules.origins().map(|settings| &settings.origin);
+        context
+            .secrets
+            .send(origins, Some(program))
+            .map_err(|flow| Error::Denied(format!("the program was not started: {flow}")))?;
         let environment = &context.services.programs.environment;
         let secrets = Secrets::find(settings, program, environment).map_err(|why| {
             Error::Failed(format!("the network of '{program}' can't be used: {why}"))

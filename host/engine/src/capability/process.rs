@@ -113,6 +113,9 @@ impl CallState {
         let sandbox = services.programs.sandbox()?;
         let toolchains = self.toolchains(command);
         let program = services.programs.find(&command.program, &services.workspace, &toolchains)?;
+        // It sees the whole workspace, and what is committed there.
+        let sees = format!("the program `{}` could read it", command.program);
+        self.context.secrets.read_all(&sees);
         let view = self.view(command, sandbox, tree)?;
         let network = match sandbox.tier() {
             Tier::A => Network::new(&self.context, &command.program, Path::new(SCRATCH_DIRECTORY))?,

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use cofferdam_sandbox::{Helper, Sandbox, Tier};
 
 use super::bindings::cofferdam::host::process::Error;
-use crate::toolchains::{SYSTEM_DIRECTORIES, Toolchains, remedy};
+use crate::toolchains::{SYSTEM_DIRECTORIES, Toolchains, remedy_with};
 use cofferdam_core::policy::{ProgramSettings, SandboxTier};
 use cofferdam_workspace::Workspace;
 use cofferdam_workspace::path::by_names;
@@ -107,14 +107,15 @@ impl Programs {
     }
 }
 
-/// Says where a program was looked for, and how to install it.
+/// Says where a program was looked for, and how to install it: with a program that is there.
 fn not_found(name: &str, path: &[PathBuf]) -> String {
-    let path: Vec<String> = path.iter().map(|dir| dir.display().to_string()).collect();
-    let path = path.join(", ");
-    let install = match remedy(name) {
+    let exists = |program: &str| cofferdam_sandbox::find_program(program, path).is_some();
+    let install = match remedy_with(name, exists) {
         Some(line) => format!("install it ({line})"),
         None => "install it".to_owned(),
     };
+    let path: Vec<String> = path.iter().map(|dir| dir.display().to_string()).collect();
+    let path = path.join(", ");
     format!(
         "there is no program '{name}' in {path}; {install}, or name its directory in [programs] path \
          of cofferdam.toml"

@@ -88,6 +88,10 @@ impl HostScanner for CallState {
         });
         let reader::Batch { ids, ends, data } = reader.next(&self.context.control);
         ids.iter().for_each(|id| scanner.given[*id as usize] = true);
+        if self.context.secrets.has_files() {
+            let files = Arc::clone(&scanner.files);
+            ids.iter().for_each(|id| self.files.note_scanned(&files[*id as usize].path));
+        }
         Ok(Batch { ids, ends, data })
     }
 

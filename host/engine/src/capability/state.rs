@@ -38,19 +38,14 @@ pub struct CallState {
 impl CallState {
     /// The state of a new instance with the context `context`.
     pub(crate) fn new(context: &Arc<CallContext>) -> Self {
-        let CallContext { id, permissions, limits, tree, observer, services, .. } = &**context;
+        let CallContext { id, limits, tree, observer, services, .. } = &**context;
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
         let messages = Messages::new(id.clone(), limits.messages, Arc::clone(observer));
         Self {
             table,
             wasi: wasi_context::new(&messages),
-            files: FileState::new(
-                Arc::clone(&services.workspace),
-                Arc::clone(tree),
-                permissions,
-                limits,
-            ),
+            files: FileState::new(Arc::clone(&services.workspace), Arc::clone(tree), context),
             http: HttpState::new(context, &messages),
             messages,
             keep_files: None,

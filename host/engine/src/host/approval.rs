@@ -14,7 +14,7 @@ use cofferdam_core::outcome::{DenialCode, ErrorCode, FailedCode, Failure, Outcom
 use cofferdam_workspace::{Fingerprint, FingerprintError, Preview, Transaction};
 
 /// An approval by the user.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Approved {
     /// The digest of the change, if the user approved a diff.
     pub(super) change: Option<[u8; 32]>,
@@ -48,7 +48,8 @@ impl Host {
                 _ => None,
             };
             let (diff, change) = preview.map(|Preview { diff, digest }| (diff, digest)).unzip();
-            let proposal = Proposal { tool, args: call.call().args().clone(), diff, change, tree };
+            let args = call.call().args().clone();
+            let proposal = Proposal { tool, args, diff, change, tree, flow: None };
             let tree = approver.approve(&proposal).await?;
             Ok(Approved { change, tree })
         };
@@ -131,7 +132,8 @@ impl Host {
         let transaction = begun.map_err(|error| dispatch::not_begun(&error))?;
         // The usage of the preview is not recorded.
         let (run, id) = (active.run, active.id.clone());
-        let preview = ActiveCall { run, id, usage: Arc::default() };
+        let secrets = Arc::clone(&active.secrets);
+        let preview = ActiveCall { run, id, usage: Arc::default(), secrets };
         let tried =
             self.execute_call(&preview, call.clone(), transaction.overlay(), pending()).await;
         if let Outcome::Failed(failure) = tried {

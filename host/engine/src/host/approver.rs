@@ -5,6 +5,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
+use crate::call::SecretFlow;
 use cofferdam_core::outcome::Failure;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::Fingerprint;
@@ -24,17 +25,22 @@ pub struct Proposal {
     /// The state of the workspace when the user is asked, if there is no diff: the effects of the
     /// call may depend on anything in it.
     pub tree: Option<Fingerprint>,
+    /// What the call would send although it has read secrets, if this is the question.
+    pub flow: Option<SecretFlow>,
 }
 
 impl Proposal {
     /// A digest of everything that was shown, in hexadecimal.
     pub fn digest(&self) -> String {
-        let Self { tool, args, diff, change, tree: _ } = self;
+        let Self { tool, args, diff, change, tree: _, flow } = self;
         let mut shown = format!("{tool}\0{args}\0").into_bytes();
         // The diff depends on the time that is available to make it.
         match change {
             Some(change) => shown.extend(change),
             None => shown.extend(diff.iter().flatten()),
+        }
+        if let Some(flow) = flow {
+            shown.extend(format!("\0{flow:?}").into_bytes());
         }
         Digest::of(&shown).hex()
     }

@@ -2,7 +2,7 @@
 //! it.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Host;
 use super::approval::Approved;
@@ -10,6 +10,7 @@ use super::cancel::{cancelled, is_cancelled};
 use super::context::{ActiveCall, RunContext};
 use super::ended::{Ended, Performed};
 use super::executed::{named, not_written};
+use crate::call::SecretGuard;
 use crate::dispatch::{self, Bounds, GrantedCall, ValidCall};
 use crate::journal::{self, Record};
 use cofferdam_core::envelope::Answer;
@@ -28,7 +29,9 @@ impl Host {
         shared: Option<&Transaction>,
     ) -> Ended {
         let id = uuid::Uuid::now_v7().to_string();
-        let active = ActiveCall { run, id, usage: Arc::default() };
+        let earlier = run.options.session.reads().all();
+        let secrets = Arc::new(SecretGuard::new(Arc::clone(self.policy.secrets()), earlier));
+        let active = ActiveCall { run, id, usage: Arc::default(), secrets };
         let started = Instant::now();
         let name = call.name().to_owned();
         let library = journal::library(call.args());
@@ -50,6 +53,7 @@ impl Host {
         record.commit = commit;
         record.dry_run = run.options.dry_run;
         record.add_usage(active.usage.take());
+        record.secrets = active.note_reads(&outcome);
         let outputs = record.outputs.clone();
         let warnings = named(&executed);
         record.executed.clone_from(&warnings);
@@ -97,21 +101,49 @@ impl Host {
     async fn make(
         &self,
         active: &ActiveCall<'_>,
-        call: GrantedCall,
+        mut call: GrantedCall,
         shared: Option<&Transaction>,
     ) -> (Performed, Instant) {
         let approved = self.approved(active, &call).await;
         let started = Instant::now();
-        let performed = match (approved, shared) {
-            (Err(failure), _) => Err(failure),
-            (Ok(approved), Some(transaction)) => {
+        let approved = match approved {
+            Ok(approved) => approved,
+            Err(failure) => return (failure.into(), started),
+        };
+        let mut asked = Duration::ZERO;
+        let mut performed = loop {
+            let same = active.secrets.may_ask().then(|| call.clone());
+            let performed = self.try_once(active, call, shared, approved).await;
+            let (Some(flow), Some(same)) = (active.secrets.wanted(), same) else { break performed };
+            call = same;
+            let asking = Instant::now();
+            let answered = self.approved_flow(active, &call, flow).await;
+            asked += asking.elapsed();
+            if let Err(failure) = answered {
+                break failure.into();
+            }
+        };
+        performed.asked += asked;
+        (performed, started)
+    }
+
+    /// Executes a call, until it ends or would send something that the user has to approve.
+    async fn try_once(
+        &self,
+        active: &ActiveCall<'_>,
+        call: GrantedCall,
+        shared: Option<&Transaction>,
+        approved: Approved,
+    ) -> Performed {
+        let performed = match shared {
+            Some(transaction) => {
                 let asks_agents = call.asks_agents();
                 let staged = self.stage(active, call, transaction);
                 self.run_if_unchanged(&approved, asks_agents, staged).await
             }
-            (Ok(approved), None) => self.perform(active, call, approved).await,
+            None => self.perform(active, call, approved).await,
         };
-        (performed.unwrap_or_else(Performed::from), started)
+        performed.unwrap_or_else(Performed::from)
     }
 
     /// Executes a call, in a transaction of its own if it may change anything. If the user approved

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::approver::Approver;
-use crate::call::{CallUsage, Observer, Session};
+use crate::call::{CallUsage, Observer, SecretGuard, Session};
 use crate::telemetry::Origin;
 use cofferdam_core::policy::{LimitSettings, Role, Scope};
 use cofferdam_workspace::fair_queue::Client;
@@ -35,7 +35,8 @@ pub struct RunOptions {
     pub approver: Option<Arc<dyn Approver>>,
     /// The client of the calls: clients take turns.
     pub client: Client,
-    /// The session of the calls: its commits can be listed and undone by them.
+    /// The session of the calls: its commits can be listed and undone by them, and what it has read
+    /// of secrets counts for all of them.
     pub session: Session,
     /// Whether results contain the bytes of images.
     pub images: bool,
@@ -57,4 +58,5 @@ pub(super) struct ActiveCall<'a> {
     /// Identifies the call in the journal.
     pub(super) id: String,
     pub(super) usage: Arc<CallUsage>,
+    pub(super) secrets: Arc<SecretGuard>,
 }

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Host;
 use super::context::ActiveCall;
+use super::flows::not_sent;
 use crate::call::{Control, Stop};
 use crate::capability::CallContext;
 use crate::dispatch::{self, GrantedCall};
@@ -35,7 +36,13 @@ impl Host {
         let tool = Arc::clone(call.call().tool());
         let request = self.request(active, call, tree);
         let context = Arc::clone(&request.context);
-        match self.answered(prepared, request, cancelled).await {
+        active.secrets.begin();
+        let answer = self.answered(prepared, request, cancelled).await;
+        // Even if its plugin goes on without what was refused: the user may approve it.
+        if let Some(flow) = active.secrets.wanted() {
+            return Outcome::Failed(not_sent(&flow, "without the approval of the user"));
+        }
+        match answer {
             Ok(Ok(output)) => {
                 let mut outcome = dispatch::checked(&tool, &output);
                 if !active.run.options.images
@@ -95,6 +102,7 @@ impl Host {
             usage: Arc::clone(&active.usage),
             observer: Arc::clone(options.observer.as_ref().unwrap_or(&self.shared.observer)),
             session: options.session.clone(),
+            secrets: Arc::clone(&active.secrets),
             services: Arc::clone(&self.services),
         };
         CallRequest {

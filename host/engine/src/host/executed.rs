@@ -60,8 +60,14 @@ impl Host {
         remarks.extend_from_slice(b"\n\n");
         remarks.extend(diff);
         let (tool, args) = (call.call().tool().qualified_name().into(), call.call().args().clone());
-        let proposal =
-            Proposal { tool, args, diff: Some(remarks), change: Some(digest), tree: None };
+        let proposal = Proposal {
+            tool,
+            args,
+            diff: Some(remarks),
+            change: Some(digest),
+            tree: None,
+            flow: None,
+        };
         let asked = Instant::now();
         tokio::select! {
             approved = approver.approve(&proposal) => drop(approved?),

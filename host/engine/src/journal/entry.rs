@@ -322,6 +322,9 @@ pub struct Record {
     /// The agents that it gave tasks to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
+    /// The secrets of the settings that it has read, or that its programs could read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
     /// The number of programs that it ran.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub programs: u64,
@@ -371,6 +374,7 @@ impl Record {
             dry_run: false,
             hosts: Vec::new(),
             agents: Vec::new(),
+            secrets: Vec::new(),
             programs: 0,
             outputs: Vec::new(),
             executed: Vec::new(),

@@ -36,6 +36,7 @@ use account::Account;
 
 pub use account::SYSTEM_DIRECTORIES;
 pub use remedy::remedy;
+pub(crate) use remedy::remedy_with;
 
 /// What programs can use of the operator's account.
 #[derive(Debug, Default)]

@@ -7,6 +7,14 @@ pub fn remedy(program: &str) -> Option<&'static str> {
     Some(line)
 }
 
+/// Returns the line that installs a program and begins with a program for which `exists` is true; the
+/// first one if there is none.
+pub(crate) fn remedy_with(program: &str, exists: impl Fn(&str) -> bool) -> Option<&'static str> {
+    let line = remedy(program)?;
+    let works = |line: &&str| line.split(' ').next().is_some_and(&exists);
+    line.split(", or ").find(works).or_else(|| line.split(", or ").next())
+}
+
 const REMEDIES: &[(&str, &str)] = &[
     ("bash", "sudo apt install bash"),
     ("cargo", "curl https://sh.rustup.rs -sSf | sh"),
@@ -31,3 +39,18 @@ const REMEDIES: &[(&str, &str)] = &[
     ("python3", "pyenv install 3, or sudo apt install python3"),
     ("ruff", "uv tool install ruff, or pipx install ruff"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_program_that_exists_is_named() {
+        let with = |program, existing: &str| remedy_with(program, |name| name == existing);
+        assert_eq!(with("mypy", "uv"), Some("uv tool install mypy"));
+        assert_eq!(with("mypy", "pipx"), Some("pipx install mypy"));
+        assert_eq!(with("mypy", "apt"), Some("uv tool install mypy"));
+        assert_eq!(with("make", "pipx"), Some("sudo apt install make"));
+        assert_eq!(with("no such program", "uv"), None);
+    }
+}

@@ -18,8 +18,7 @@ use crate::findings::{Findings, SYNTAX_ERROR, finding, fix};
 use crate::job::Job;
 use crate::program::{Program, Run, error_message};
 
-const CARGO: Program =
-    Program { name: "cargo", install: "rustup and `rustup component add clippy`" };
+const CARGO: Program = Program { name: "cargo" };
 
 /// The code of a compiler error that has no code and is not a syntax error.
 const ERROR: &str = "error";

@@ -12,10 +12,8 @@ use crate::findings::{Findings, SYNTAX_ERROR, finding, fix};
 use crate::job::Job;
 use crate::program::{Program, Run};
 
-const INSTALL: &str = "`npm install --save-dev eslint` in the workspace or `npm install --global \
-                       eslint`";
-const ESLINT: Program = Program { name: "eslint", install: INSTALL };
-const NODE: Program = Program { name: "node", install: "the package `nodejs`" };
+const ESLINT: Program = Program { name: "eslint" };
+const NODE: Program = Program { name: "node" };
 
 /// The path of an installed ESLint in a package's directory.
 const LOCAL_ESLINT: &str = "node_modules/eslint/bin/eslint.js";

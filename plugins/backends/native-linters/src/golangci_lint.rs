@@ -19,10 +19,7 @@ use crate::findings::{Findings, SYNTAX_ERROR, finding, fix};
 use crate::job::Job;
 use crate::program::{Program, Run, error_message};
 
-const GOLANGCI_LINT: Program = Program {
-    name: "golangci-lint",
-    install: "the instructions at https://golangci-lint.run/docs/welcome/install/",
-};
+const GOLANGCI_LINT: Program = Program { name: "golangci-lint" };
 
 /// Linters that reformat whole files.
 const FORMATTERS: [&str; 6] = ["gci", "gofmt", "gofumpt", "goimports", "golines", "swaggo"];

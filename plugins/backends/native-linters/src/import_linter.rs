@@ -14,8 +14,7 @@ use crate::findings::{Findings, SYNTAX_ERROR, finding};
 use crate::job::Job;
 use crate::program::{Program, Run, error_message};
 
-const LINT_IMPORTS: Program =
-    Program { name: "lint-imports", install: "`pip install import-linter`" };
+const LINT_IMPORTS: Program = Program { name: "lint-imports" };
 
 /// The files in which import-linter looks for contracts.
 const CONFIGURATIONS: [&str; 3] = ["setup.cfg", ".importlinter", "pyproject.toml"];

@@ -15,7 +15,7 @@ use crate::findings::{Findings, SYNTAX_ERROR, finding};
 use crate::job::Job;
 use crate::program::{Program, Run, error_message};
 
-const MYPY: Program = Program { name: "mypy", install: "`pip install mypy`" };
+const MYPY: Program = Program { name: "mypy" };
 
 /// mypy 2's own parser has wrong columns in lines that are not ASCII; Python's parser does not.
 /// Versions without this option use Python's parser.

@@ -14,8 +14,6 @@ const MAX_ERROR_MESSAGE_BYTES: usize = 2_000;
 pub struct Program {
     /// The name, as in the manifest.
     pub name: &'static str,
-    /// How to install it, as the end of "it can be had with".
-    pub install: &'static str,
 }
 
 /// How to run a program for a job.
@@ -74,7 +72,7 @@ impl Program {
             changes,
             ..process::command(self.name, &[])
         };
-        let output = process::run(&command, job.context).map_err(|error| self.not_run(error))?;
+        let output = process::run(&command, job.context)?;
         self.ended(output)
     }
 
@@ -84,7 +82,7 @@ impl Program {
     /// As [`Program::run`].
     pub fn version(&self, arguments: &[&str], context: &Context) -> Result<String, Error> {
         let command = process::command(self.name, arguments);
-        let output = process::run(&command, context).map_err(|error| self.not_run(error))?;
+        let output = process::run(&command, context)?;
         let output = self.ended(output)?;
         let printed = output.stdout_text();
         match version_in(&printed) {
@@ -130,16 +128,6 @@ impl Program {
         match error_message(output).as_str() {
             "" => Error::Failed(format!("what {} printed can't be read: {error}", self.name)),
             _ => self.failed(output),
-        }
-    }
-
-    fn not_run(&self, error: process::Error) -> Error {
-        match error {
-            process::Error::NotFound(message) => Error::Unavailable(format!(
-                "{message}; it can be had with {}, in a directory where the operator's programs are",
-                self.install
-            )),
-            error => error.into(),
         }
     }
 
@@ -189,7 +177,7 @@ mod tests {
     use super::*;
     use crate::testing::Workspace;
 
-    const RUFF: Program = Program { name: "ruff", install: "`pip install ruff`" };
+    const RUFF: Program = Program { name: "ruff" };
 
     #[test]
     fn versions_are_found_in_what_programs_say() {
@@ -223,15 +211,6 @@ mod tests {
         assert!(matches!(ended(End::Limit("memory".to_owned())), Err(Error::Limit(_))));
         let Err(Error::Failed(message)) = ended(End::Signalled(11)) else { unreachable!() };
         assert_eq!(message, "ruff was ended by signal 11: some\nwords");
-    }
-
-    #[test]
-    fn the_error_for_a_missing_program_says_how_to_install_it() {
-        let error = process::Error::NotFound("there is no program 'ruff'".to_owned());
-        let Error::Unavailable(message) = RUFF.not_run(error) else { unreachable!() };
-        assert!(message.contains("`pip install ruff`"), "{message}");
-        let denied = process::Error::Denied("not granted".to_owned());
-        assert!(matches!(RUFF.not_run(denied), Error::Unavailable(_)));
     }
 
     #[test]

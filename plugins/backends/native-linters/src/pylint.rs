@@ -13,7 +13,7 @@ use crate::findings::{Findings, SYNTAX_ERROR, finding};
 use crate::job::Job;
 use crate::program::{Program, Run, error_message};
 
-const PYLINT: Program = Program { name: "pylint", install: "`pip install pylint` (3 or later)" };
+const PYLINT: Program = Program { name: "pylint" };
 
 /// The version of pylint.
 ///

@@ -13,7 +13,7 @@ use crate::findings::{Findings, SYNTAX_ERROR, finding, fix};
 use crate::job::Job;
 use crate::program::{Program, Run};
 
-const RUFF: Program = Program { name: "ruff", install: "`pip install ruff`" };
+const RUFF: Program = Program { name: "ruff" };
 
 /// The version of Ruff.
 ///

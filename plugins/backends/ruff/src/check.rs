@@ -22,6 +22,7 @@ use ruff_text_size::TextRange;
 use ruff_workspace::resolver::match_exclusion;
 
 use crate::files::File;
+use crate::nesting;
 use crate::settings::Hierarchy;
 
 /// A linted file with its diagnostics.
@@ -83,7 +84,11 @@ fn check_file(
     packages: &Packages,
 ) -> Checked {
     let checked = |diagnostics| Checked { path: path.to_owned(), diagnostics, unread: None };
-    let code = match fs::read_to_string(path) {
+    let code = fs::read_to_string(path).and_then(|code| match source_type {
+        SourceType::Python(_) => nesting::checked(code),
+        _ => Ok(code),
+    });
+    let code = match code {
         Ok(code) => code,
         Err(error) if settings.rules.enabled(Rule::IOError) => {
             let nothing = SourceFileBuilder::new(path.to_string_lossy(), "").finish();

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use cofferdam_sdk::backend::BoundedFindings;
-use cofferdam_sdk::backend::linting::{self, Finding, Report, Severity};
+use cofferdam_sdk::backend::linting::{Finding, Report, Severity};
 use ruff_db::diagnostic::{self, Diagnostic};
-use ruff_diagnostics::{Applicability, Edit, IsolationLevel};
+use ruff_diagnostics::{Applicability, IsolationLevel};
 use ruff_source_file::LineColumn;
 
 use crate::check::Checked;
+use crate::fix::fix;
 use crate::offer::{Candidate, offered};
 
 /// Makes the report of all files, in order, with a bounded number of findings.
@@ -104,23 +105,6 @@ fn candidate(diagnostic: &Diagnostic) -> Option<Candidate> {
         Applicability::Unsafe => Some(Candidate { is_safe: false, group }),
         Applicability::DisplayOnly => None,
     }
-}
-
-fn fix(diagnostic: &Diagnostic, path: &str, message: &str) -> Option<linting::Fix> {
-    use ruff_text_size::Ranged as _;
-
-    let fix = diagnostic.fix()?;
-    let edit = |edit: &Edit| linting::Edit {
-        path: path.to_owned(),
-        start: edit.start().to_u32().into(),
-        end: edit.end().to_u32().into(),
-        text: edit.content().unwrap_or_default().to_owned(),
-    };
-    Some(linting::Fix {
-        description: diagnostic.first_help_text().unwrap_or(message).to_owned(),
-        safe: fix.applicability() == Applicability::Safe,
-        edits: fix.edits().iter().map(edit).collect(),
-    })
 }
 
 fn relative(path: &Path, workspace: &Path) -> String {

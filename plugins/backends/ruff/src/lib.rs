@@ -8,6 +8,8 @@
 mod check;
 mod files;
 mod findings;
+mod fix;
+mod nesting;
 mod offer;
 mod settings;
 

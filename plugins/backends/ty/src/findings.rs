@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use cofferdam_sdk::backend::BoundedFindings;
-use cofferdam_sdk::backend::linting::{self, Finding, Report, Severity};
+use cofferdam_sdk::backend::linting::{Finding, Report, Severity};
 use ruff_db::diagnostic::{self, Diagnostic, DiagnosticId, UnifiedFile};
 use ruff_db::files::File;
 use ruff_db::source::{line_index, source_text};
-use ruff_diagnostics::Applicability;
-use ruff_text_size::{Ranged as _, TextSize};
+use ruff_text_size::TextSize;
 
 use crate::database::Database;
+use crate::fix::fix;
 use crate::settings::{SYNTAX_ERROR, Settings, UNRESOLVED_IMPORT};
 
 /// The maximum number of packages that a report names as not installed.
@@ -136,24 +136,6 @@ fn code(diagnostic: &Diagnostic) -> &'static str {
         DiagnosticId::InvalidSyntax => SYNTAX_ERROR,
         _ => diagnostic.name(),
     }
-}
-
-fn fix(diagnostic: &Diagnostic, path: &str, message: &str) -> Option<linting::Fix> {
-    let fix = diagnostic.fix()?;
-    if fix.applicability() == Applicability::DisplayOnly {
-        return None;
-    }
-    let edits = fix.edits().iter().map(|edit| linting::Edit {
-        path: path.to_owned(),
-        start: edit.start().to_u32().into(),
-        end: edit.end().to_u32().into(),
-        text: edit.content().unwrap_or_default().to_owned(),
-    });
-    Some(linting::Fix {
-        description: diagnostic.first_help_text().unwrap_or(message).to_owned(),
-        safe: fix.applicability() == Applicability::Safe,
-        edits: edits.collect(),
-    })
 }
 
 /// The line of a report about packages that are not installed in the workspace.

@@ -19,6 +19,10 @@ mod database;
 mod environment;
 mod files;
 mod findings;
+#[path = "../../ruff/src/fix.rs"]
+mod fix;
+#[path = "../../ruff/src/nesting.rs"]
+mod nesting;
 mod options;
 mod patterns;
 mod settings;

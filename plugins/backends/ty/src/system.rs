@@ -15,6 +15,8 @@ use ruff_db::system::{
 };
 use ruff_notebook::{Notebook, NotebookError};
 
+use crate::nesting;
+
 /// The maximum size of a file, in bytes. The syntax tree of a file takes many times its size.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
 
@@ -83,7 +85,11 @@ impl System for Workspace {
             let most = MAX_FILE_BYTES >> 20;
             return Err(io::Error::other(format!("the file is larger than {most} MiB")));
         }
-        fs::read_to_string(path.as_std_path())
+        let text = fs::read_to_string(path.as_std_path())?;
+        match path.extension() {
+            Some("py" | "pyi") => nesting::checked(text),
+            _ => Ok(text),
+        }
     }
 
     fn read_to_notebook(&self, _: &SystemPath) -> std::result::Result<Notebook, NotebookError> {

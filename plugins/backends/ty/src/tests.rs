@@ -108,6 +108,16 @@ fn only_the_files_of_the_request_have_findings() {
 }
 
 #[test]
+fn a_file_that_nests_too_deeply_is_a_finding() {
+    let deep = format!("x = 1{}\n", " + 1".repeat(5_000));
+    let found = report(&[("deep.py", &deep), ("app.py", "import deep\nlen(1)\n")]);
+    let codes: Vec<(&str, &str)> =
+        found.findings.iter().map(|found| (found.path.as_str(), found.code.as_str())).collect();
+    assert_eq!(codes, [("app.py", "invalid-argument-type"), ("deep.py", "io")]);
+    assert!(found.findings[1].message.contains("nested operators"), "{found:?}");
+}
+
+#[test]
 fn the_configuration_decides() {
     let app = "def f(x: int) -> None: ...\n\n\nf('a')\nprint(undefined)\n";
     for (pyproject, wanted) in [

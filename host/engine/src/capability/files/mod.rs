@@ -3,18 +3,20 @@
 
 mod listing;
 mod permissions;
+mod secrets;
 mod wasi;
 mod writer;
 
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
-use crate::call::Permissions;
-use cofferdam_core::policy::{Files, Limits, Scope, is_own, protected};
+use super::context::CallContext;
+use crate::call::SecretGuard;
+use cofferdam_core::policy::{Files, Scope, is_own, protected};
 use cofferdam_workspace::path::{by_names, link_target};
 use cofferdam_workspace::{Exceeded, Overlay, Quota, Refused, Workspace, is_full, or_dot};
 
@@ -35,6 +37,10 @@ pub(crate) struct FileState {
     quota: Arc<Quota>,
     open: HashMap<u32, Open>,
     latest: Option<Latest>,
+    /// Is told what is read of secrets.
+    secrets: Arc<SecretGuard>,
+    /// Other names of secret files, once they were looked for.
+    links: OnceLock<secrets::Links>,
     /// Why the host refused the last operation, if it did.
     refused: Option<Refused>,
 }
@@ -89,8 +95,7 @@ impl FileState {
     pub(crate) fn new(
         workspace: Arc<Workspace>,
         tree: Arc<Overlay>,
-        permissions: &Permissions,
-        limits: &Limits,
+        CallContext { permissions, limits, secrets, .. }: &CallContext,
     ) -> Self {
         Self {
             workspace,
@@ -102,6 +107,8 @@ impl FileState {
             quota: Arc::new(Quota::new(limits.write as u64, limits.files as u64)),
             open: HashMap::new(),
             latest: None,
+            secrets: Arc::clone(secrets),
+            links: OnceLock::new(),
             refused: None,
         }
     }

@@ -50,6 +50,7 @@ impl Host for CallState {
         let look = |tree: &Overlay, place: &str| tree.stat(place);
         let source = self.files.at(tree, PathAt::new(&path, false), Access::Read, look);
         let copied = source.and_then(|(source, _)| {
+            self.files.note_moved(tree, &source, None);
             self.files.at(tree, PathAt::new(&to, false), Access::Change, |tree, place| {
                 tree.copy_file(&source, place, &quota)
             })

@@ -406,7 +406,8 @@ impl types::HostDescriptor for FilesView<'_> {
     ) -> FsResult<Resource<Descriptor>> {
         let follow = path_flags.contains(types::PathFlags::SYMLINK_FOLLOW);
         let wants_directory = create.contains(types::OpenFlags::DIRECTORY);
-        let (tree, _) = self.directory(&fd)?;
+        let (tree, base) = self.directory(&fd)?;
+        let named = PathAt { base: &base, ..PathAt::new(&path, follow) };
         if !changes(create, flags) {
             let (place, opened) =
                 self.at(&fd, PathAt::new(&path, follow), Access::Read, Overlay::open_read)?;
@@ -417,6 +418,7 @@ impl types::HostDescriptor for FilesView<'_> {
                 _ if wants_directory => Err(ErrorCode::NotDirectory.into()),
                 FileType::RegularFile => {
                     let (file, stat) = opened;
+                    self.state.note_opened(&tree, named, &place, &stat);
                     let object = object(&stat);
                     let open =
                         Open { tree, place, is_directory: false, is_writable: false, object };
@@ -449,6 +451,7 @@ impl types::HostDescriptor for FilesView<'_> {
                 tree.open_write(place, opening, &quota)
             })?;
         let stat = rustix::fs::fstat(&file).map_err(io::Error::from)?;
+        self.state.note_opened(&tree, named, &place, &stat);
         let object = object(&stat);
         self.push_file(
             file,
@@ -563,6 +566,7 @@ impl types::HostDescriptor for FilesView<'_> {
         let allow = |place: &str| state.allow(&tree, place, place, Access::Change);
         let renamed = tree.rename(&source, &target, &allow, &state.quota);
         self.noted(renamed)?;
+        self.state.note_moved(&tree, &source, kind);
         // Open directories are renamed as well.
         for open in self.state.open.values_mut().filter(|open| Arc::ptr_eq(&open.tree, &tree)) {
             if let Some(rest) = open.place.strip_prefix(&source)

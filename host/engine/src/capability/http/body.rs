@@ -14,6 +14,8 @@ use tokio::time::{Sleep, sleep_until};
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::cache::Collected;
+use crate::call::SecretGuard;
+use cofferdam_core::policy::Origin;
 
 /// The limits of a response's body.
 pub(super) struct Bounds {
@@ -104,15 +106,22 @@ impl Body for Bounded {
     }
 }
 
-/// Wraps the body of a request so that a call sends `most` bytes in total.
-pub(super) fn request(body: WasiBody, sent: &Arc<AtomicU64>, most: u64) -> WasiBody {
-    Counted { body, sent: Arc::clone(sent), most }.boxed_unsync()
+/// Wraps the body of a request so that a call sends `most` bytes in total, and nothing more to `to`
+/// once it has read a secret that may not be sent there.
+pub(super) fn request(
+    body: WasiBody,
+    sent: &Arc<AtomicU64>,
+    most: u64,
+    to: (Arc<SecretGuard>, Origin),
+) -> WasiBody {
+    Counted { body, sent: Arc::clone(sent), most, to }.boxed_unsync()
 }
 
 struct Counted {
     body: WasiBody,
     sent: Arc<AtomicU64>,
     most: u64,
+    to: (Arc<SecretGuard>, Origin),
 }
 
 impl Body for Counted {
@@ -124,6 +133,10 @@ impl Body for Counted {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let (secrets, origin) = &self.to;
+        if frame.is_some() && secrets.send([origin], None).is_err() {
+            return Poll::Ready(Some(Err(Error::HttpRequestDenied)));
+        }
         if let Some(Ok(frame)) = &frame
             && let Some(data) = frame.data_ref()
             && exceeds(&self.sent, data.len(), self.most)

@@ -134,6 +134,11 @@ impl Requests {
         let (head, body) = request.into_parts();
         let CallContext { permissions, services, control, usage, .. } = &*self.context;
         let outgoing = Outgoing::new(head, permissions, &services.http.environment)?;
+        let secrets = Arc::clone(&self.context.secrets);
+        let origin = outgoing.settings.origin.clone();
+        secrets
+            .send([&origin], None)
+            .map_err(|flow| Refused::new(Error::HttpRequestDenied, format!("not sent: {flow}")))?;
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
             let why =
                 format!("more than {MAX_CONCURRENT_REQUESTS} at a time, unread answers included");
@@ -159,7 +164,7 @@ impl Requests {
             services: Arc::clone(services),
             usage: Arc::clone(usage),
             outgoing,
-            body: body::request(body, &self.sent, MAX_SENT_BYTES),
+            body: body::request(body, &self.sent, MAX_SENT_BYTES, (secrets, origin)),
             place,
             received: Arc::clone(&self.received),
             connected_by,
