@@ -333,7 +333,7 @@ fn credential_helpers_are_asked() {
         ("echo credentials not found in native keychain; exit 1", 1, "requires authentication"),
         ("printf 'locked \\033[31m'; exit 1", 1, "locked \\u{1b}[31m"),
         ("echo nonsense", 1, "malformed"),
-        (r#"echo '{"Username": "<token>", "Secret": "secret"}'"#, 1, "an identity token"),
+        (r#"echo '{"Username": "<token>", "Secret": "secret"}'"#, 1, "requires authentication"),
         (r#"echo '{"Username": "ada", "Secret": "wrong"}'"#, 1, "permission denied"),
         (r#"echo '{"Username": "ada", "Secret": "secret"}'"#, 0, "is not signed"),
     ] {

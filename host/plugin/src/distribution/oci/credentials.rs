@@ -21,13 +21,18 @@ const MAX_MESSAGE_BYTES: usize = 300;
 /// What helpers say if they have no credentials for a registry (docker's `credentials-helpers`).
 const NOT_FOUND: &str = "credentials not found";
 
-/// A user name and a password, which are never printed.
+/// What proves to a registry who the user is. It is never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// The name of the user.
-    pub user: String,
-    /// The password, or a token in place of one.
-    pub password: String,
+pub enum Credentials {
+    /// A user name and a password, or a token in place of one.
+    Password {
+        /// The name of the user.
+        user: String,
+        /// The password.
+        password: String,
+    },
+    /// A token that is exchanged for others (an OAuth 2 refresh token).
+    Identity(String),
 }
 
 /// Stored credentials can't be used.
@@ -75,12 +80,9 @@ impl Credentials {
 fn retrieve(config: &str, registry: &str) -> Result<Option<Credentials>, String> {
     match get_credential_from_reader(config.as_bytes(), registry) {
         Ok(DockerCredential::UsernamePassword(user, password)) => {
-            Ok(Some(Credentials { user, password }))
+            Ok(Some(Credentials::Password { user, password }))
         }
-        Ok(DockerCredential::IdentityToken(_)) => {
-            Err("it is an identity token, which is not supported; log in with a password"
-                .to_owned())
-        }
+        Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Credentials::Identity(token))),
         Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
         Err(CredentialRetrievalError::HelperFailure { stdout, .. })
             if stdout.contains(NOT_FOUND) =>
@@ -123,8 +125,8 @@ mod tests {
             (format!(r#"{{"auths": {{"a.example.b": {{"auth": "{auth}"}}}}}}"#), Ok(None)),
             (r#"{"auths": {"a.example": {"auth": "!"}}}"#.to_owned(), Err("decode")),
             (
-                r#"{"auths": {"a.example": {"identitytoken": "secret"}}}"#.to_owned(),
-                Err("an identity token"),
+                r#"{"auths": {"a.example": {"identitytoken": "a.b.c"}}}"#.to_owned(),
+                Ok(Some("a.b.c")),
             ),
             (
                 r#"{"credHelpers": {"a.example": "missing-helper-of-a-test"}}"#.to_owned(),
@@ -139,7 +141,10 @@ mod tests {
             let found = find(&file);
             match wanted {
                 Ok(wanted) => {
-                    let found = found.unwrap().map(|found| found.password);
+                    let found = found.unwrap().map(|found| match found {
+                        Credentials::Password { password: secret, .. }
+                        | Credentials::Identity(secret) => secret,
+                    });
                     assert_eq!(found.as_deref(), wanted, "{config}");
                 }
                 Err(wanted) => {

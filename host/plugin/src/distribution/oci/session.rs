@@ -4,8 +4,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hyper::StatusCode;
 use hyper::header::{self, HeaderName};
+use hyper::{Method, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
@@ -131,38 +131,26 @@ impl<'a> Session<'a> {
 
     async fn authorize(&self, challenge: &Challenge) -> Result<String, FetchError> {
         let registry = self.reference.registry.authority();
-        let basic = self.login.credentials.as_ref().map(|Credentials { user, password }| {
-            format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
-        });
         let (realm, service) = match challenge {
             Challenge::Basic => {
-                return basic.ok_or_else(|| {
+                return self.basic().ok_or_else(|| {
                     let why = format!("it requires authentication; run `docker login {registry}`");
                     FetchError::answer(self.reference, why)
                 });
             }
             Challenge::Bearer { realm, service } => (realm, service),
         };
-        let mut address: Address =
+        let address: Address =
             realm.parse().map_err(|error| FetchError::answer(self.reference, error))?;
         let origin = address.origin.clone();
         let is_own = origin == self.reference.registry;
         let is_trusted = is_own || self.login.tokens.as_ref() == Some(&origin);
-        if basic.is_some() && !is_trusted {
+        if self.login.credentials.is_some() && !is_trusted {
             return Err(FetchError::answer(self.reference, foreign(&registry, &origin)));
-        }
-        let scope = format!("repository:{}:{}", self.reference.repository, self.actions);
-        let separator = if address.path.contains('?') { '&' } else { '?' };
-        address.path.push_str(&format!("{separator}scope={}", encoded(&scope)));
-        if let Some(service) = service {
-            address.path.push_str(&format!("&service={}", encoded(service)));
         }
         // Another origin is named by the registry, not by the user.
         let named = is_own && self.origin == SourceOrigin::User;
-        let mut request = Request { named, ..Request::get(address) };
-        if let Some(basic) = basic {
-            request = request.with(header::AUTHORIZATION, basic);
-        }
+        let request = Request { named, ..self.token_request(address, service.as_deref()) };
         let answer = self.client.send(request, MAX_ANSWER_BYTES).await?;
         if answer.status != StatusCode::OK {
             let why = format!(
@@ -181,6 +169,36 @@ impl<'a> Session<'a> {
         token.map(|token| format!("Bearer {token}")).ok_or_else(|| {
             FetchError::answer(self.reference, "the server for its tokens returned none")
         })
+    }
+
+    /// The user's name and password as a header.
+    fn basic(&self) -> Option<String> {
+        let Some(Credentials::Password { user, password }) = &self.login.credentials else {
+            return None;
+        };
+        Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+    }
+
+    /// The request for a token: a `GET` with the password, if there is one, or a `POST` with the
+    /// identity token (distribution's "OAuth2 Token Authentication").
+    fn token_request(&self, mut address: Address, service: Option<&str>) -> Request {
+        let scope = format!("repository:{}:{}", self.reference.repository, self.actions);
+        let mut query = format!("scope={}", encoded(&scope));
+        if let Some(service) = service {
+            query.push_str(&format!("&service={}", encoded(service)));
+        }
+        if let Some(Credentials::Identity(token)) = &self.login.credentials {
+            query.push_str("&grant_type=refresh_token&client_id=cofferdam&refresh_token=");
+            query.push_str(&encoded(token));
+            let request = Request { body: query.into(), ..Request::new(Method::POST, address) };
+            return request.with(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        }
+        let separator = if address.path.contains('?') { '&' } else { '?' };
+        address.path.push_str(&format!("{separator}{query}"));
+        match self.basic() {
+            Some(basic) => Request::get(address).with(header::AUTHORIZATION, basic),
+            None => Request::get(address),
+        }
     }
 
     /// Checks the status of an answer.
@@ -253,7 +271,26 @@ fn encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn an_identity_token_is_exchanged_by_post() {
+        let client = Client::new(None);
+        let reference: Reference = "oci://a.example/lines:1".parse().unwrap();
+        let credentials = Some(Credentials::Identity("a b".to_owned()));
+        let login = Login { credentials, tokens: None };
+        let session = Session::pull(&client, login, &reference, SourceOrigin::User);
+        assert_eq!(session.basic(), None);
+        let address: Address = "https://a.example/token?x=1".parse().unwrap();
+        let request = session.token_request(address.clone(), Some("s"));
+        assert_eq!((&request.method, &request.address), (&Method::POST, &address));
+        let body = "scope=repository:lines:pull&service=s&grant_type=refresh_token\
+                    &client_id=cofferdam&refresh_token=a%20b";
+        assert_eq!(request.body, body);
+        let form = "application/x-www-form-urlencoded".to_owned();
+        assert_eq!(request.headers, [(header::CONTENT_TYPE, form)]);
+    }
 
     #[test]
     fn known_registries_have_one_token_origin() {
