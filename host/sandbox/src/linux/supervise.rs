@@ -296,12 +296,12 @@ impl Supervisor<'_> {
     /// Waits for an event, and handles one waiting call. Returns whether the run must end.
     fn wait(&mut self, program: BorrowedFd<'_>, until: Instant) -> io::Result<Option<End>> {
         // The host sends nothing more, except for sockets. Its end closes when it cancels or dies.
-        let from_host = match self.exchange {
+        let awaited = match self.exchange {
             Some(_) => PollFlags::RDHUP | PollFlags::IN,
             None => PollFlags::RDHUP,
         };
         let mut fds = vec![
-            PollFd::from_borrowed_fd(rustix::stdio::stdin(), from_host),
+            PollFd::from_borrowed_fd(rustix::stdio::stdin(), awaited),
             PollFd::from_borrowed_fd(program, PollFlags::IN),
         ];
         fds.extend(self.stdout.pipe.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
@@ -314,14 +314,13 @@ impl Supervisor<'_> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        match (fds[0].revents(), &mut self.exchange) {
-            (PollFlags::IN, Some(exchange)) => {
-                if exchange.serve().is_err() {
-                    return Ok(Some(End::Cancelled));
-                }
-            }
-            (events, _) if !events.is_empty() => return Ok(Some(End::Cancelled)),
-            _ => {}
+        let from_host = fds[0].revents();
+        let goes_on = match &mut self.exchange {
+            Some(exchange) if from_host == PollFlags::IN => exchange.serve().is_ok(),
+            _ => from_host.is_empty(),
+        };
+        if !goes_on {
+            return Ok(Some(End::Cancelled));
         }
         let events = fds.last().map_or(PollFlags::empty(), |gate| gate.revents());
         let asked = events.contains(PollFlags::IN);
