@@ -9,7 +9,7 @@ use super::args::{Global, PolicyCommand};
 use super::output::Output;
 use super::{CliError, exit, setup};
 use crate::config;
-use cofferdam_core::policy::{BundleName, NetworkSettings};
+use cofferdam_core::policy::{BundleName, NetworkSettings, Policy, SecretSettings};
 
 pub fn execute(global: &Global, command: &PolicyCommand, output: &Output) -> Result<u8, CliError> {
     match command {
@@ -41,6 +41,12 @@ fn network(entry: &NetworkSettings) -> Value {
         "bytes": entry.bytes,
         "requests": entry.requests,
     })
+}
+
+/// The files that are secret, and the origins that may receive what was read there.
+fn secrets(policy: &Policy) -> Vec<Value> {
+    let document = |(name, secret): (&str, &SecretSettings)| json!({"secret": name, "paths": secret.paths, "origins": secret.origins});
+    policy.secrets().iter().map(document).collect()
 }
 
 fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
@@ -94,13 +100,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
         "agents": agents,
         "ask": policy.ask().collect::<Vec<_>>(),
         "executed": policy.executed(None),
-        "secrets": policy
-            .secrets()
-            .iter()
-            .map(|(name, secret)| {
-                json!({"secret": name, "paths": secret.paths, "origins": secret.origins})
-            })
-            .collect::<Vec<_>>(),
+        "secrets": secrets(policy),
         "limits": limits.settings(),
         "history": {
             "commits": retention.commits,
