@@ -102,6 +102,7 @@ fn set_capabilities(entry: &mut dyn TableLike, granted: &Capabilities) {
         cache,
         history,
         git_commit,
+        tools,
         agents,
         http,
         any_origin: _,
@@ -120,6 +121,7 @@ fn set_capabilities(entry: &mut dyn TableLike, granted: &Capabilities) {
     set(entry, "cache", cache.then(|| true.into()));
     set(entry, "history", history.then(|| true.into()));
     set(entry, "git-commit", git_commit.then(|| true.into()));
+    set(entry, "tools", tools.then(|| true.into()));
     set_names(entry, "agents", agents.clone());
     set_names(entry, "http", http.iter().map(ToString::to_string).collect());
 }
@@ -387,7 +389,7 @@ mod tests {
     const FULL: &str = "[limits]\ncall-ms = 100\n\n# of a\n[grants.a]\nfiles = 'write'\nscan = true\n\
         process = ['git', 'ruff']\narguments.git = { allow = ['status'] }\nstarts.ruff = []\n\
         environment = ['TOKEN']\nbackends = ['linter']\ncache = true\n\
-        history = true\ngit-commit = true\nagents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
+        history = true\ngit-commit = true\ntools = true\nagents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
         headers = { Authorization = '${TOKEN}' }\naddress = '127.0.0.1:1'\ntimeout-ms = 5\n\n\
         [[grants.a.network]]\nprograms = ['git']\nbundle = 'npm'\n\n\
         [grants.b]\nenvironment = ['MINE']\n";
@@ -413,6 +415,7 @@ mod tests {
             cache,
             history,
             git_commit,
+            tools,
             agents,
             http,
             network,
@@ -424,6 +427,7 @@ mod tests {
                 && *cache
                 && *history
                 && *git_commit
+                && *tools
                 && !process.is_empty()
         );
         assert!(!environment.is_empty() && !backends.is_empty() && !agents.is_empty());
@@ -479,6 +483,7 @@ mod tests {
                     cache: granted.cache,
                     history: granted.history,
                     git_commit: granted.git_commit,
+                    tools: granted.tools,
                     agents: granted.agents.clone(),
                     http: granted.http.iter().cloned().map(OriginSettings::new).collect(),
                     network: Vec::new(),

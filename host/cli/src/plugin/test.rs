@@ -152,6 +152,7 @@ fn manifest(
             cache,
             history,
             git_commit,
+            tools,
             agents: _,
             http,
             any_origin: _,
@@ -163,6 +164,7 @@ fn manifest(
             cache,
             history,
             git_commit,
+            tools,
             ..GrantSettings::default()
         };
         if grant_requests {

@@ -95,6 +95,10 @@ pub struct Capabilities {
     /// `cofferdam:host/git-commit`.
     #[serde(default, rename = "git-commit", skip_serializing_if = "std::ops::Not::not")]
     pub git_commit: bool,
+    /// Whether other tools may be called through `cofferdam:host/tools`, each with what its own plugin
+    /// is granted and never more than the role and the scope of the call that calls it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tools: bool,
     /// Agents that may be given tasks through `cofferdam:host/agents`, by their names in the
     /// settings; `*` for all of them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -118,6 +122,7 @@ impl Capabilities {
         cache: false,
         history: false,
         git_commit: false,
+        tools: false,
         agents: BTreeSet::new(),
         http: BTreeSet::new(),
         any_origin: false,
@@ -135,6 +140,7 @@ impl Capabilities {
             cache: self.cache && other.cache,
             history: self.history && other.history,
             git_commit: self.git_commit && other.git_commit,
+            tools: self.tools && other.tools,
             agents: match (self.every_agent(), other.every_agent()) {
                 (true, _) => other.agents.clone(),
                 (_, true) => self.agents.clone(),
@@ -162,12 +168,13 @@ impl Capabilities {
             cache,
             history,
             git_commit: _,
+            tools,
             agents: _,
             http: _,
             any_origin: _,
         } = self.clone();
         let process = process.into_iter().filter(|program| !is_shell(program)).collect();
-        Self { files, scan, process, backends, cache, history, ..Self::NONE }
+        Self { files, scan, process, backends, cache, history, tools, ..Self::NONE }
     }
 
     /// Whether a call may wait for programs: its own, those of backends, or agents.

@@ -24,6 +24,8 @@ pub enum Capability {
     History,
     /// Written as the word `git-commit`.
     GitCommit,
+    /// Written as the word `tools`.
+    Tools,
     /// Written as `agents=code-implementer`; `agents=*` for every agent of the settings.
     Agent(String),
     /// Written as `http=https://example.org` and the like.
@@ -40,7 +42,7 @@ pub enum CapabilityError {
     #[error(
         "'{0}' is no capability; there are files=read, files=write, scan, process=PROGRAM, \
          backends=linter, backends=test-runner, backends=builder, cache, history, git-commit, \
-         agents=NAME and http=https://HOST"
+         tools, agents=NAME and http=https://HOST"
     )]
     Unknown(String),
     /// Its origin is invalid.
@@ -58,6 +60,7 @@ impl fmt::Display for Capability {
             Self::Cache => f.write_str("cache"),
             Self::History => f.write_str("history"),
             Self::GitCommit => f.write_str("git-commit"),
+            Self::Tools => f.write_str("tools"),
             Self::Agent(name) => write!(f, "agents={name}"),
             Self::Http(origin) => write!(f, "http={origin}"),
             Self::AnyOrigin => f.write_str("http=*"),
@@ -75,6 +78,7 @@ impl FromStr for Capability {
             "cache" => return Ok(Self::Cache),
             "history" => return Ok(Self::History),
             "git-commit" => return Ok(Self::GitCommit),
+            "tools" => return Ok(Self::Tools),
             _ => {}
         }
         match text.split_once('=').ok_or_else(unknown)? {
@@ -104,6 +108,7 @@ impl Capability {
             Self::Cache => "cache",
             Self::History => "history",
             Self::GitCommit => "git-commit",
+            Self::Tools => "tools",
             Self::Agent(_) => "agents",
             Self::Http(_) | Self::AnyOrigin => "http",
         }
@@ -142,6 +147,7 @@ impl Capability {
             Self::GitCommit => {
                 "committing to the git repository of the workspace, without its hooks".to_owned()
             }
+            Self::Tools => "calling every tool that the role of its own call includes".to_owned(),
             Self::Agent(name) if name == EVERY_AGENT => {
                 "giving tasks to every agent of your settings, none of which is sandboxed: each \
                  can be granted by name, as agents=NAME"
@@ -173,6 +179,7 @@ impl Capabilities {
             cache,
             history,
             git_commit,
+            tools,
             agents,
             http,
             any_origin,
@@ -186,6 +193,7 @@ impl Capabilities {
             .chain(cache.then_some(Capability::Cache))
             .chain(history.then_some(Capability::History))
             .chain(git_commit.then_some(Capability::GitCommit))
+            .chain(tools.then_some(Capability::Tools))
             .chain(agents.iter().cloned().map(Capability::Agent))
             .chain(http.iter().cloned().map(Capability::Http))
             .chain(any_origin.then_some(Capability::AnyOrigin))
@@ -201,6 +209,7 @@ impl Capabilities {
             Capability::Cache => self.cache,
             Capability::History => self.history,
             Capability::GitCommit => self.git_commit,
+            Capability::Tools => self.tools,
             Capability::Agent(name) => self.every_agent() || self.agents.contains(name),
             Capability::Http(origin) => self.any_origin || self.http.contains(origin),
             Capability::AnyOrigin => self.any_origin,
@@ -235,6 +244,7 @@ impl Capabilities {
             Capability::Cache => self.cache = false,
             Capability::History => self.history = false,
             Capability::GitCommit => self.git_commit = false,
+            Capability::Tools => self.tools = false,
             Capability::Agent(name) => {
                 self.agents.remove(name);
             }
@@ -262,6 +272,7 @@ impl FromIterator<Capability> for Capabilities {
                 Capability::Cache => set.cache = true,
                 Capability::History => set.history = true,
                 Capability::GitCommit => set.git_commit = true,
+                Capability::Tools => set.tools = true,
                 Capability::Agent(name) => {
                     set.agents.insert(name);
                 }
@@ -297,6 +308,7 @@ mod tests {
             "cache",
             "history",
             "git-commit",
+            "tools",
             "agents=code-implementer",
             "agents=qa",
             "http=https://a.example",
@@ -315,7 +327,8 @@ mod tests {
             ("scan=true", "no capability"),
             ("process=", "no capability"),
             ("backends=linters", "no capability"),
-            ("cache=true", "git-commit, agents=NAME and http=https://HOST"),
+            ("cache=true", "git-commit, tools, agents=NAME and http=https://HOST"),
+            ("tools=files.*", "no capability"),
             ("agents", "no capability"),
             ("agents=", "no capability"),
             ("agents=a b", "no capability"),
@@ -368,6 +381,7 @@ mod tests {
             cache: true,
             history: true,
             git_commit: true,
+            tools: true,
             agents: ["*".to_owned(), "qa".to_owned()].into(),
             http: "https://a.example".parse().into_iter().collect(),
             any_origin: true,

@@ -168,6 +168,7 @@ fn lines(plugin: &str, granted: &Capabilities) -> String {
         ("cache", granted.cache),
         ("history", granted.history),
         ("git-commit", granted.git_commit),
+        ("tools", granted.tools),
     ];
     for (key, is_granted) in switches {
         if is_granted {

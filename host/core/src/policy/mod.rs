@@ -309,10 +309,10 @@ impl Policy {
             return Err(Denial::List { plugin, tool, list, enough });
         }
         let is_missing = |switch: &Capability| wanted.holds(switch) && !capabilities.holds(switch);
-        let switches = [Capability::History, Capability::GitCommit];
+        let switches = [Capability::History, Capability::GitCommit, Capability::Tools];
         if let Some(switch) = switches.into_iter().find(is_missing) {
-            let (history, git_commit) = (wanted.history, wanted.git_commit);
-            let enough = Box::new(Capabilities { history, git_commit, ..capabilities });
+            let Capabilities { history, git_commit, tools, .. } = wanted;
+            let enough = Box::new(Capabilities { history, git_commit, tools, ..capabilities });
             return Err(Denial::Switch { plugin, tool, switch, enough });
         }
         Ok(Grant {

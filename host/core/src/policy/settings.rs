@@ -149,6 +149,9 @@ pub struct GrantSettings {
     /// Whether it may commit to the git repository of the workspace.
     #[serde(rename = "git-commit")]
     pub git_commit: bool,
+    /// Whether it may call other tools: those of the role of its own call, each with what that tool's
+    /// plugin is granted.
+    pub tools: bool,
     /// Agents of these settings that it may give tasks to, by name; `"*"` for all of them. An agent
     /// is not sandboxed, so a caller of the plugin can do everything that the agent can be told to do.
     pub agents: BTreeSet<String>,
@@ -189,6 +192,7 @@ impl GrantSettings {
             cache,
             history,
             git_commit,
+            tools,
             agents,
             http,
             network: _,
@@ -201,6 +205,7 @@ impl GrantSettings {
             cache: *cache,
             history: *history,
             git_commit: *git_commit,
+            tools: *tools,
             agents: agents.clone(),
             http: http.iter().map(|granted| granted.origin.clone()).collect(),
             any_origin: false,

@@ -181,6 +181,7 @@ impl Setup {
             team: Team::none(Arc::clone(workspace)),
         };
         let context = CallContext {
+            nested: None,
             id: "0".into(),
             permissions: Permissions {
                 grant: Arc::new(grant),

@@ -76,6 +76,7 @@ impl Host {
             usage: Arc::default(),
             observer: Arc::clone(&self.shared.observer),
             session: Session::default(),
+            nested: None,
             services: Arc::clone(&self.services),
         }
     }

@@ -147,6 +147,7 @@ fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Findin
         "cofferdam:host/process@",
         "cofferdam:host/history@",
         "cofferdam:host/git-commit@",
+        "cofferdam:host/tools@",
         "cofferdam:backend/linters@",
         "cofferdam:backend/test-runners@",
         "cofferdam:backend/builders@",
@@ -162,6 +163,9 @@ fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Findin
     }
     if requests.git_commit && !uses(Needs::GitCommit) {
         unused.push(("/requests/git-commit".to_owned(), "git-commit".to_owned()));
+    }
+    if requests.tools && !uses(Needs::Tools) {
+        unused.push(("/requests/tools".to_owned(), "tools".to_owned()));
     }
     if !requests.process.is_empty() && !uses(Needs::Programs) {
         unused.push(("/requests/process".to_owned(), "process".to_owned()));
