@@ -195,6 +195,9 @@ impl Host {
         if let Some(role) = config.role {
             policy = policy.with_role(role);
         }
+        if let Some(also) = &config.scripts {
+            policy = policy.in_script_mode(also)?;
+        }
         let mut registry = Registry::default();
         if let Some(folder) = &config.built_in {
             registry.add_built_in(folder)?;

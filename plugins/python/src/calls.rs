@@ -9,7 +9,7 @@ use monty_types::{
 use serde_json::{Map, Value};
 
 use crate::Host;
-use crate::types::python_name;
+use crate::types::{self, Field, python_name};
 use crate::value::{from_json, to_json};
 
 /// The largest distance of a name that is suggested.
@@ -18,13 +18,49 @@ const MAX_DISTANCE: usize = 3;
 /// The exception that stands for a failure of a tool ([`crate::source`]).
 const TOOL_ERROR: ExcType = ExcType::RuntimeError;
 
+/// The arguments of a tool.
+#[derive(Debug, Default)]
+pub struct Signature {
+    /// The arguments, by their names in Python. Other names that the tool takes are there as well.
+    pub fields: BTreeMap<String, Field>,
+    /// The argument that another name stands for.
+    pub aliases: BTreeMap<String, String>,
+    /// Whether the tool takes any others.
+    pub is_open: bool,
+}
+
+impl Signature {
+    fn new(input: &Value) -> Self {
+        let (fields, is_open) = types::fields(input);
+        let (mut all, mut other) = (BTreeMap::new(), BTreeMap::new());
+        for field in fields {
+            let aliases = input["properties"][&field.name]["x-aliases"].as_array();
+            let aliases = aliases.into_iter().flatten().filter_map(Value::as_str);
+            for alias in aliases {
+                let field = field.clone();
+                other.insert(python_name(alias), field.name.clone());
+                let field = Field { name: alias.to_owned(), is_required: false, ..field };
+                all.insert(python_name(alias), field);
+            }
+            all.insert(python_name(&field.name), field);
+        }
+        Self { fields: all, aliases: other, is_open }
+    }
+
+    /// The keywords of the arguments that are not other names of one: `path=..., text=...`.
+    pub fn keywords(&self) -> String {
+        let names = self.fields.keys().filter(|name| !self.aliases.contains_key(*name));
+        names.map(|name| format!("{name}=...")).collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// The tools of a script, and the calls that it has made.
 pub struct Calls<'a> {
     host: &'a dyn Host,
     /// Functions by module and name, with the tool's qualified name. Read once a name is used.
     modules: Option<BTreeMap<String, BTreeMap<String, String>>>,
-    /// The names of arguments by tool, as Python has them and as the tool has them.
-    arguments: HashMap<String, HashMap<String, String>>,
+    /// The arguments of the tools that were used.
+    signatures: HashMap<String, Signature>,
     /// The failures that scripts can ask about, by the text of their exceptions.
     failures: HashMap<String, Failure>,
     counts: BTreeMap<String, u32>,
@@ -36,7 +72,7 @@ impl<'a> Calls<'a> {
         Self {
             host,
             modules: None,
-            arguments: HashMap::new(),
+            signatures: HashMap::new(),
             failures: HashMap::new(),
             counts: BTreeMap::new(),
         }
@@ -47,7 +83,8 @@ impl<'a> Calls<'a> {
         self.counts
     }
 
-    fn modules(&mut self) -> &BTreeMap<String, BTreeMap<String, String>> {
+    /// Functions by module and name, with the tool's qualified name.
+    pub fn modules(&mut self) -> &BTreeMap<String, BTreeMap<String, String>> {
         let host = self.host;
         self.modules.get_or_insert_with(|| {
             let mut modules: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
@@ -85,12 +122,21 @@ impl<'a> Calls<'a> {
     pub fn tool(&mut self, module: MontyUuid, function: &str) -> Result<String, MontyException> {
         let index = u128::from_be_bytes(*module.as_bytes()).saturating_sub(1);
         let index = usize::try_from(index).unwrap_or(usize::MAX);
-        let Some((module, functions)) = self.modules().iter().nth(index) else {
-            return Err(exception(ExcType::AttributeError, "no such module"));
-        };
+        let module = self.modules().keys().nth(index).cloned().unwrap_or_default();
+        let found = self.function(&module, function);
+        found.map_err(|message| exception(ExcType::AttributeError, message))
+    }
+
+    /// The tool that a function of a module stands for.
+    ///
+    /// # Errors
+    /// What is wrong, with the nearest function.
+    pub fn function(&mut self, module: &str, function: &str) -> Result<String, String> {
+        let none = BTreeMap::new();
+        let functions = self.modules().get(module).unwrap_or(&none);
         functions.get(function).cloned().ok_or_else(|| {
             let all = functions.keys().map(String::as_str);
-            let message = match nearest(function, all.clone()) {
+            match nearest(function, all.clone()) {
                 Some(near) => {
                     format!("'{module}' has no tool '{function}'; did you mean {module}.{near}?")
                 }
@@ -98,8 +144,7 @@ impl<'a> Calls<'a> {
                     let all: Vec<&str> = all.collect();
                     format!("'{module}' has no tool '{function}'; it has {}", all.join(", "))
                 }
-            };
-            exception(ExcType::AttributeError, message)
+            }
         })
     }
 
@@ -129,10 +174,8 @@ impl<'a> Calls<'a> {
         keywords: &[(MontyObject, MontyObject)],
     ) -> Result<Request, MontyException> {
         if !args.is_empty() {
-            let names = self.names_of(&tool).keys().map(|name| format!("{name}=..."));
-            let mut names: Vec<String> = names.collect();
-            names.sort();
-            let message = format!("{tool} takes keywords only: {tool}({})", names.join(", "));
+            let keywords = self.signature(&tool).keywords();
+            let message = format!("{tool} takes keywords only: {tool}({keywords})");
             return Err(exception(ExcType::TypeError, message));
         }
         let mut arguments = Map::new();
@@ -143,21 +186,22 @@ impl<'a> Calls<'a> {
             let value = to_json(value).map_err(|what| {
                 exception(ExcType::TypeError, format!("{tool}: the argument {name}: {what}"))
             })?;
-            let name = self.names_of(&tool).get(name).unwrap_or(name).clone();
+            let fields = &self.signature(&tool).fields;
+            let name = fields.get(name).map_or(name, |field| &field.name).clone();
             arguments.insert(name, value);
         }
         Ok(Request { tool, args: Value::Object(arguments).to_string() })
     }
 
-    /// The names of a tool's arguments.
-    fn names_of(&mut self, tool: &str) -> &HashMap<String, String> {
+    /// The arguments of a tool. One that can't be called has none of its own, and takes any.
+    pub fn signature(&mut self, tool: &str) -> &Signature {
         let host = self.host;
-        self.arguments.entry(tool.to_owned()).or_insert_with(|| {
+        self.signatures.entry(tool.to_owned()).or_insert_with(|| {
             let input =
                 host.get(tool).and_then(|tool| serde_json::from_str::<Value>(&tool.input).ok());
-            let properties = input.as_ref().and_then(|input| input["properties"].as_object());
-            let names = properties.into_iter().flatten();
-            names.map(|(name, _)| (python_name(name), name.clone())).collect()
+            input.map_or(Signature { is_open: true, ..Signature::default() }, |input| {
+                Signature::new(&input)
+            })
         })
     }
 
@@ -226,7 +270,7 @@ pub fn exception(kind: ExcType, message: impl Into<String>) -> MontyException {
 }
 
 /// The name that is most like `name`.
-fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |other: &str| strsim::damerau_levenshtein(name, other);
     let near = names.map(|other| (distance(other), other)).min()?;
     (near.0 <= MAX_DISTANCE.min(name.len() / 2)).then_some(near.1)

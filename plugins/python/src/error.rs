@@ -23,6 +23,9 @@ const MAX_PRINTED_SHOWN: usize = 1_000;
 /// The code of a script that ends with an exception.
 pub const SCRIPT_ERROR: &str = "ScriptError";
 
+/// The code of a script that is not run, since it calls tools wrongly.
+pub const SCRIPT_REFUSED: &str = "ScriptRefused";
+
 /// What every message ends with.
 const UNCHANGED: &str = "Nothing was changed.";
 
@@ -54,6 +57,12 @@ pub fn of_exception(
     }
     message.push_str(UNCHANGED);
     ToolError::failed(SCRIPT_ERROR, message)
+}
+
+/// The error of a script that calls tools wrongly.
+pub fn refused(problems: &[String]) -> ToolError {
+    let message = format!("{}\nNothing was run.", problems.join("\n"));
+    ToolError::invalid_args(SCRIPT_REFUSED, message)
 }
 
 /// The error of a script that printed too much.

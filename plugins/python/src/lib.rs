@@ -2,6 +2,7 @@
 //!
 //! | module | is for |
 //! |---|---|
+//! | [`check`] | how a script calls tools, before it runs |
 //! | [`source`] | what is looked at in a script, and changed, before it runs |
 //! | [`script`] | running a script: names, calls, results |
 //! | [`calls`] | the tools as a script sees them: names, arguments, failures |
@@ -14,6 +15,7 @@
 //! makes the call through the host, which decides about it. Nothing here is trusted by the host.
 
 mod calls;
+mod check;
 mod error;
 mod printed;
 mod script;
@@ -80,10 +82,26 @@ pub struct RunArgs {
     /// Variables of the script.
     #[serde(default)]
     pub inputs: Map<String, Value>,
+    /// Whether the script is checked, and whether it runs.
+    #[serde(default)]
+    pub check: CheckMode,
+}
+
+/// Whether a script is checked, and whether it runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckMode {
+    /// It is checked before it runs.
+    #[default]
+    Before,
+    /// It is checked and does not run.
+    Only,
+    /// It runs without a check.
+    No,
 }
 
 /// The result of `run_python`.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Default, PartialEq, Serialize)]
 pub struct RunOutput {
     /// The value of the last line.
     pub value: Value,

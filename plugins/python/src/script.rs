@@ -8,11 +8,13 @@ use monty_types::{
     ResourceTracker,
 };
 
+use serde_json::{Map, Value};
+
 use crate::calls::{Calls, exception};
 use crate::printed::Printed;
 use crate::source::{ATTRIBUTES, Source};
 use crate::value::{from_json, to_json};
-use crate::{Host, RunArgs, RunOutput, error};
+use crate::{CheckMode, Host, RunArgs, RunOutput, check, error};
 
 /// The name of a script in its own messages.
 const NAME: &str = "script.py";
@@ -21,15 +23,28 @@ const NAME: &str = "script.py";
 const NO_VALUE: &str =
     "the last line is no expression, so the script has no value; end it with the value";
 
+/// The note for a script that was only checked.
+const NOT_RUN: &str = "no problem found; nothing was run";
+
 /// Runs a script.
 ///
 /// # Errors
 /// `ScriptError` with where and why it failed; `PrintLimit`.
 pub fn run(args: RunArgs, host: &dyn Host) -> Result<RunOutput, ToolError> {
-    let RunArgs { code, inputs } = args;
+    let RunArgs { code, inputs, check } = args;
+    let mut calls = Calls::new(host);
+    if check != CheckMode::No {
+        let problems = check::check(&code, &mut calls);
+        if !problems.is_empty() {
+            return Err(error::refused(&problems));
+        }
+    }
     let source = Source::new(code.clone());
+    if check == CheckMode::Only {
+        return compiled(source, inputs, &code, &calls);
+    }
     let mut script = Script {
-        calls: Calls::new(host),
+        calls,
         printed: Printed::default(),
         waiting: Vec::new(),
         is_async: source.is_async,
@@ -65,6 +80,20 @@ pub fn run(args: RunArgs, host: &dyn Host) -> Result<RunOutput, ToolError> {
     })
 }
 
+/// The result of a script that is only checked.
+fn compiled(
+    source: Source,
+    inputs: Map<String, Value>,
+    code: &str,
+    calls: &Calls<'_>,
+) -> Result<RunOutput, ToolError> {
+    let names = inputs.into_iter().map(|(name, _)| name).collect();
+    match MontyRun::new(source.code, NAME, names, CompileOptions::default()) {
+        Ok(_) => Ok(RunOutput { note: Some(NOT_RUN), ..RunOutput::default() }),
+        Err(exception) => Err(error::of_exception(&exception, code, calls, &Printed::default())),
+    }
+}
+
 /// A script that runs.
 struct Script<'a> {
     calls: Calls<'a>,
@@ -78,7 +107,7 @@ impl Script<'_> {
     fn run(
         &mut self,
         code: String,
-        inputs: serde_json::Map<String, serde_json::Value>,
+        inputs: Map<String, Value>,
     ) -> Result<MontyObject, MontyException> {
         let (names, values): (Vec<String>, Vec<MontyObject>) =
             inputs.into_iter().map(|(name, value)| (name, from_json(value))).unzip();

@@ -24,7 +24,7 @@ fn argument(field: &Field) -> String {
 }
 
 /// A type in one line. Keys that may be missing end with a question mark.
-fn shown(value: &Type) -> String {
+pub fn shown(value: &Type) -> String {
     match value {
         Type::Any => "Any".to_owned(),
         Type::Simple(name) => (*name).to_owned(),

@@ -35,8 +35,10 @@ impl Host for Fake {
             name: name.to_owned(),
             description: "Does it.".to_owned(),
             effects: Effects::Read,
-            input: json!({"properties": {"path": {"type": "string"}, "-i": {}, "from": {}}})
-                .to_string(),
+            input: json!({"additionalProperties": false, "required": ["path"], "properties": {
+                "path": {"type": "string", "x-aliases": ["file_path"]},
+                "-i": {"type": "boolean"}, "from": {}}})
+            .to_string(),
             output: "{}".to_owned(),
         })
     }
@@ -73,7 +75,7 @@ impl Fake {
 
 fn run_with(code: &str, inputs: Value, host: &Fake) -> Result<RunOutput, ToolError> {
     let Value::Object(inputs) = inputs else { panic!("no object") };
-    script::run(RunArgs { code: code.to_owned(), inputs }, host)
+    script::run(RunArgs { code: code.to_owned(), inputs, check: CheckMode::No }, host)
 }
 
 fn value(code: &str) -> Value {
@@ -191,6 +193,53 @@ fn errors_say_where_and_what_would_be_right() {
         let error = message(code);
         assert!(error.contains(wanted), "{code}: {error}");
     }
+}
+
+#[test]
+fn a_script_is_checked_before_it_runs() {
+    let checked = |code: &str, check| {
+        let host = Fake::default();
+        host.files.borrow_mut().insert("a".to_owned(), "text".to_owned());
+        let ended =
+            script::run(RunArgs { code: code.to_owned(), inputs: Map::new(), check }, &host);
+        (ended, host.batches.into_inner().len())
+    };
+    for (code, wanted) in [
+        (
+            "x = 1\ny = files.reed_file(path='a')",
+            "line 2, column 11: 'files' has no tool 'reed_file'; did you mean files.read_file?",
+        ),
+        (
+            "files.read_file(pth='a')",
+            "line 1, column 17: files.read_file has no keyword 'pth'; did you mean path?\nline 1, column 1: files.read_file needs path=...",
+        ),
+        ("[files.read_file() for _ in x]", "line 1, column 2: files.read_file needs path=..."),
+        (
+            "files.read_file('a')",
+            "column 17: keywords only: files.read_file(from_=..., i=..., path=...)",
+        ),
+        ("files.read_file(path=1)", "column 22: files.read_file: path is str, and not int"),
+        (
+            "if False:\n  files.read_file(path='a', i='x')",
+            "line 2, column 31: files.read_file: i is bool, and not str",
+        ),
+    ] {
+        let (ended, calls) = checked(code, CheckMode::Before);
+        let error = ended.unwrap_err();
+        assert_eq!((error.code.as_str(), calls), ("ScriptRefused", 0), "{code}");
+        assert!(error.message.contains(wanted), "{code}: {error}");
+    }
+    for code in [
+        "files.read_file(path='a')",
+        "files.read_file(file_path='a')",
+        "files.read_file(**{'path': 'a'})",
+        "files.read_file(path=None or 'a', i=None)",
+        "def f(files):\n  files.anything(1)\nfiles.read_file(1)",
+    ] {
+        let (ended, _) = checked(code, CheckMode::Only);
+        assert_eq!(ended.unwrap().note, Some("no problem found; nothing was run"), "{code}");
+    }
+    assert!(checked("1 +", CheckMode::Only).0.unwrap_err().message.contains("SyntaxError"));
 }
 
 #[test]

@@ -187,6 +187,20 @@ impl Policy {
         self
     }
 
+    /// Turns script mode on in all roles ([`Role::in_script_mode`]).
+    ///
+    /// # Errors
+    /// A text of `also` that is no pattern.
+    pub fn in_script_mode(mut self, also: &[String]) -> Result<Self, PolicyError> {
+        let roles = std::mem::take(&mut self.roles).into_iter();
+        let roles = roles.map(|(name, role)| Ok((name, role.in_script_mode(also)?)));
+        self.roles = roles.collect::<Result<_, String>>().map_err(|message| PolicyError {
+            place: "the tools that are listed beside scripts".to_owned(),
+            message,
+        })?;
+        Ok(self)
+    }
+
     /// The limits of all calls.
     pub fn limits(&self) -> &Limits {
         &self.limits

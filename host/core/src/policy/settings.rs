@@ -230,6 +230,11 @@ pub struct RoleSettings {
     /// Whether it also includes the tools of all plugins that did not come with Cofferdam.
     #[serde(default)]
     pub installed: bool,
+    /// Turns script mode on: clients list only `python.run_python` and `python.search_tools`, which the
+    /// role then includes, and these of its tools (`plugin.*` or `plugin.tool`). Scripts call all of
+    /// its tools.
+    #[serde(default)]
+    pub scripts: Option<Vec<String>>,
     /// Which tool a short name means: `read = "files.read"`.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
