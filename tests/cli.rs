@@ -480,7 +480,7 @@ const OTHER_WRITERS: [&str; 7] = [
 ];
 
 /// All built-in tools.
-const TOOLS: [&str; 48] = [
+const TOOLS: [&str; 50] = [
     "beads.approve_bead",
     "beads.ask_followup",
     "beads.close_bead",
@@ -518,6 +518,8 @@ const TOOLS: [&str; 48] = [
     "lint_agent.run_linter",
     "lint_agent.submit",
     "pdf.read_pdf",
+    "python.run_python",
+    "python.search_tools",
     "report.save_agent_report",
     "shell.bash",
     "shell.run_command",
@@ -634,7 +636,7 @@ fn plugins_are_listed_and_inspected() {
     // Only built if their languages are available.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
     let wanted = "beads build builders deno_lint docs edit files git git_commit grep history lint \
-                  lint_agent native-linters pdf report ruff shell symbols team test-runners tests ty";
+                  lint_agent native-linters pdf python report ruff shell symbols team test-runners tests ty";
     assert_eq!(names.join(" "), wanted);
     let granted = |name: &str| {
         listed.iter().find(|plugin| plugin["name"] == name).unwrap()["granted"].clone()

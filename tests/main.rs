@@ -35,6 +35,7 @@ mod process;
 mod quality;
 mod responses;
 mod roles;
+mod scripts;
 mod symbols;
 mod tasks;
 mod team;

@@ -31,9 +31,9 @@ pub fn execute(global: &Global, args: &Script, output: &Output) -> Result<u8, Cl
 
 /// The variable that `NAME=VALUE` stands for.
 fn variable(text: &str) -> Result<(String, Value), CliError> {
-    let (name, value) = text.split_once('=').ok_or_else(|| {
-        CliError::usage(format!("--input {text}: it has the form NAME=VALUE"))
-    })?;
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| CliError::usage(format!("--input {text}: it has the form NAME=VALUE")))?;
     let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
     Ok((name.to_owned(), value))
 }
