@@ -1,6 +1,7 @@
 //! Scripts through the whole host: one transaction, rights, limits, the journal, script mode. What a script
 //! can write is tested in `plugins/python`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -335,6 +336,60 @@ fn a_killed_host_leaves_nothing_of_a_script() {
         assert_eq!(value(&place, "files.read_file(path='a')['content']"), json!("old\n"));
     }
     assert_eq!(records(&place, &["--commits"]).len(), 0);
+}
+
+/// The files of a workspace with their contents, without the host's own.
+fn files(place: &Place) -> BTreeMap<String, String> {
+    let entries = fs::read_dir(place.workspace()).unwrap().map(|entry| entry.unwrap());
+    let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+    files
+        .map(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            (name.clone(), place.read(&name))
+        })
+        .collect()
+}
+
+#[test]
+fn generated_scripts_that_end_badly_change_nothing() {
+    let place = Place::new();
+    (0..4).for_each(|n| place.write(&format!("f{n}"), format!("{n}\n")));
+    configure(&place, "[limits]\nnested-calls = 60\n");
+    let before = files(&place);
+    let mut state = 25_u64;
+    let mut next = |most: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % most
+    };
+    let endings = [
+        "1 / 0",
+        "while True: files.read_file(path='f3')",
+        "while True: pass",
+        "while True: print('x' * 9999)",
+        "raise ToolError('no')",
+        "len",
+        "x = []\nfor _ in range(99999): x = [x]\nx",
+    ];
+    for round in 0..40 {
+        let mut code = String::new();
+        for _ in 0..=next(12) {
+            let (one, other) = (next(4), next(4));
+            let line = match next(4) {
+                0 => format!("files.write_file(path='f{one}', content='{round}')"),
+                1 => format!("files.delete_path(path='f{one}')"),
+                2 => format!("files.move_path(path='f{one}', to='f{other}')"),
+                _ => format!("files.copy_path(path='f{one}', to='n{other}')"),
+            };
+            code += &format!("try:\n    {line}\nexcept ToolError:\n    pass\n");
+        }
+        code += endings[usize::try_from(next(7)).unwrap()];
+        let ended = script(&place, &["--call-ms", "1000", "--memory-mb", "64"], &code);
+        assert!(![0, 2, 5].contains(&ended.status), "{code}: {ended:?}");
+        assert_eq!(files(&place), before, "{code}");
+    }
+    assert_eq!(records(&place, &["--commits"]).len(), 0);
+    assert_eq!(value(&place, "1"), json!(1));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use super::context::{ActiveCall, RunContext, RunOptions};
 use super::ended::Performed;
 use super::execute::outcome;
 use super::executed::not_written;
-use crate::call::{Control, Stop};
+use crate::call::{Control, Observer, Stop};
 use crate::capability::wit::host::tools::{Effects, Failure as NestedFailure, Request, Tool};
 use crate::capability::{CallContext, NestedCalls};
 use crate::dispatch::{self, GrantedCall, ValidCall};
@@ -49,7 +49,11 @@ impl Host {
         call: &GrantedCall,
     ) -> Arc<dyn NestedCalls> {
         // As in an atomic run, nothing can be done that can't be rolled back.
-        let options = RunOptions { atomic: true, images: false, ..active.run.options.clone() };
+        let options = active.run.options.clone();
+        let observer = options.observer.as_ref().unwrap_or(&self.shared.observer);
+        let observer: Arc<dyn Observer> = Arc::new(MessagesOnly(Arc::clone(observer)));
+        let options =
+            RunOptions { atomic: true, images: false, observer: Some(observer), ..options };
         Arc::new(CallsOfTool {
             host: self.clone(),
             options,
@@ -59,6 +63,17 @@ impl Host {
             files: AtomicU64::new(0),
         })
     }
+}
+
+/// Passes messages on, but no progress: that of several calls in a row would go back and forth.
+struct MessagesOnly(Arc<dyn Observer>);
+
+impl Observer for MessagesOnly {
+    fn message(&self, call: &str, level: tracing::Level, message: &str) {
+        self.0.message(call, level, message);
+    }
+
+    fn progress(&self, _: &str, _: u64, _: Option<u64>, _: &str) {}
 }
 
 impl NestedCalls for CallsOfTool {
