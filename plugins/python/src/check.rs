@@ -22,15 +22,19 @@ const MAX_PROBLEMS: usize = 10;
 pub fn check(code: &str, calls: &mut Calls<'_>) -> Vec<String> {
     let Ok(parsed) = parse_module(code) else { return Vec::new() };
     let body = &parsed.syntax().body;
-    let mut bound = Bound::default();
-    bound.visit_body(body);
-    let mut check = Check { code, calls, bound: bound.names, problems: Vec::new() };
+    let mut check = Check { code, calls, bound: bound(body), problems: Vec::new() };
     check.visit_body(body);
     check.problems.truncate(MAX_PROBLEMS);
     check.problems
 }
 
 /// The names that a script gives a value anywhere: they may not be modules of tools.
+pub fn bound(body: &[Stmt]) -> BTreeSet<String> {
+    let mut bound = Bound::default();
+    bound.visit_body(body);
+    bound.names
+}
+
 #[derive(Debug, Default)]
 struct Bound {
     names: BTreeSet<String>,

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::calls::{Calls, exception};
 use crate::printed::Printed;
-use crate::source::{ATTRIBUTES, Source};
+use crate::source::{AT_ONCE, ATTRIBUTES, Source};
 use crate::value::{from_json, to_json};
 use crate::{CheckMode, Host, RunArgs, RunOutput, check, error};
 
@@ -39,7 +39,7 @@ pub fn run(args: RunArgs, host: &dyn Host) -> Result<RunOutput, ToolError> {
             return Err(error::refused(&problems));
         }
     }
-    let source = Source::new(code.clone());
+    let source = Source::new(code.clone(), &mut calls);
     if check == CheckMode::Only {
         return compiled(source, inputs, &code, &calls);
     }
@@ -155,8 +155,9 @@ impl Script<'_> {
             let read = self.calls.attribute(call.args.first(), attribute);
             return call.resume(result(read), self.printed.writer());
         }
+        let at_once = name.strip_suffix(AT_ONCE);
         let tool = match call.object_id {
-            Some(module) => self.calls.tool(module, name),
+            Some(module) => self.calls.tool(module, at_once.unwrap_or(name)),
             None if name.contains('.') => Ok(name.to_owned()),
             // A name that is called is not looked up before.
             None => Err(self.calls.undefined(name)),
@@ -164,7 +165,7 @@ impl Script<'_> {
         let request = tool.and_then(|tool| self.calls.request(tool, &call.args, &call.kwargs));
         match request {
             Err(exception) => call.resume(exception, self.printed.writer()),
-            Ok(request) if self.is_async => {
+            Ok(request) if self.is_async && at_once.is_none() => {
                 self.waiting.push((call.call_id, request));
                 call.resume_pending(self.printed.writer())
             }

@@ -10,7 +10,7 @@ use super::*;
 
 /// Tools that work on a map of files.
 #[derive(Default)]
-struct Fake {
+pub struct Fake {
     files: RefCell<BTreeMap<String, String>>,
     batches: RefCell<Vec<usize>>,
 }
@@ -143,10 +143,14 @@ fn calls_side_by_side_are_one_batch() {
     let output = run_with(code, json!({}), &host).unwrap();
     assert_eq!((output.value, output.calls["files.read_file"]), (json!(6), 6));
     assert_eq!(*host.batches.borrow(), [5, 1]);
-    // The interpreter raises a failure where the group is awaited, not in the coroutine.
-    let caught = "import asyncio\nasync def one(p):\n  return (await files.read_file(path=p))['content']\ntry:\n  \
-                  await asyncio.gather(one('a'), one('b'))\nexcept ToolError as e:\n  x = e.code\nx";
-    assert_eq!(value(caught), json!("FileNotFoundError"));
+    // Also in a coroutine, a failure can be handled where the call is.
+    let caught = "import asyncio\nasync def one(p):\n  try:\n    r = await files.read_file(path=p)\n    \
+                  return r['content']\n  except ToolError as e:\n    return e.code\n\
+                  await asyncio.gather(one('a'), one('b'))";
+    assert_eq!(value(caught), json!(["text", "FileNotFoundError"]));
+    let around = "import asyncio\nasync def one(p):\n  return (await files.read_file(path=p))['content']\n\
+                  try:\n  await asyncio.gather(one('a'), one('b'))\nexcept ToolError as e:\n  x = e.code\nx";
+    assert_eq!(value(around), json!("FileNotFoundError"));
 }
 
 #[test]
