@@ -173,7 +173,7 @@ fn limits_end_a_script_and_name_themselves() {
         ("x = []\nwhile True: x.append('x' * 100000)", "MemoryLimit"),
         ("'x' * 10**9", "MemoryLimit"),
         ("2 ** (10 ** 9)", ""),
-        ("def g():\n  while True: yield 1\nsum(g())", "WallClockLimit"),
+        ("import itertools\nsum(itertools.count())", "WallClockLimit"),
         ("while True: print('x' * 1000)", "PrintLimit"),
     ] {
         let begun = Instant::now();
@@ -275,10 +275,7 @@ fn script_mode_lists_little() {
         .iter()
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
-    assert_eq!(
-        names,
-        ["grep__grep", "grep__search_text", "python__run_python", "python__search_tools"]
-    );
+    assert_eq!(names, ["grep", "run_python", "search_text", "search_tools"]);
     let wrong = place.run(&["serve", "--tools", "files.glob"]);
     assert!(wrong.status == 2 && wrong.stderr.contains("begins with `scripts`"), "{wrong:?}");
 }
@@ -300,7 +297,7 @@ fn many_scripts_at_once_do_not_block_each_other() {
                 files.write_file(path=f'out{k}', content=str(n))\nn";
     let call = |k: usize| {
         let arguments = json!({"code": code, "inputs": {"k": k}});
-        let params = json!({"name": "python__run_python", "arguments": arguments});
+        let params = json!({"name": "run_python", "arguments": arguments});
         post(&server, "tools/call", &params)
     };
     let begun = Instant::now();
@@ -396,7 +393,7 @@ fn generated_scripts_that_end_badly_change_nothing() {
 fn tools_are_found_as_signatures() {
     let place = Place::new();
     let found =
-        place.run(&["call", "python.search_tools", r#"{"query": "read file", "limit": 1}"#]).json();
+        place.run(&["call", "python.search_tools", r#"{"query": "read_file", "limit": 1}"#]).json();
     let text = found["tools"].as_str().unwrap();
     assert!(text.starts_with("files.read_file(path: str, offset: int = ..."), "{text}");
     assert!(text.contains("-> {path: str, content: str, size: int"), "{text}");
