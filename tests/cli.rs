@@ -83,7 +83,7 @@ fn subcommands(place: &Place, command: &[&str]) -> Vec<String> {
 }
 
 /// All commands and subcommands.
-const COMMANDS: [&str; 56] = [
+const COMMANDS: [&str; 57] = [
     "",
     "backend",
     "backend compare",
@@ -135,6 +135,7 @@ const COMMANDS: [&str; 56] = [
     "role show",
     "run",
     "schema",
+    "script",
     "serve",
     "stats",
     "tools",
@@ -433,7 +434,8 @@ fn tools_are_listed_in_the_format_of_each_client() {
             && !OTHER_WRITERS.contains(&name);
         // What MCP assumes without a hint is not said: a tool may write, and reach other systems.
         assert_eq!(tool["annotations"]["readOnlyHint"] == true, reads_only, "{name}");
-        let asks_others = name.starts_with("docs__") || name == "team__task";
+        let asks_others =
+            name.starts_with("docs__") || ["team__task", "python__run_python"].contains(&name);
         assert_eq!(tool["annotations"]["openWorldHint"] != false, asks_others, "{name}");
     }
     let with_output = place.run(&["tools", "--format", "mcp", "--output-schemas"]).json();
@@ -469,7 +471,7 @@ fn tools_are_listed_in_the_format_of_each_client() {
 }
 
 /// The tools that write, of plugins that have others as well.
-const OTHER_WRITERS: [&str; 7] = [
+const OTHER_WRITERS: [&str; 8] = [
     "git_commit__git_commit",
     "history__undo",
     "files__copy_path",
@@ -477,6 +479,7 @@ const OTHER_WRITERS: [&str; 7] = [
     "files__move_path",
     "files__write_file",
     "lint_agent__apply_fix",
+    "python__run_python",
 ];
 
 /// All built-in tools.
