@@ -83,7 +83,7 @@ fn subcommands(place: &Place, command: &[&str]) -> Vec<String> {
 }
 
 /// All commands and subcommands.
-const COMMANDS: [&str; 56] = [
+const COMMANDS: [&str; 57] = [
     "",
     "backend",
     "backend compare",
@@ -135,6 +135,7 @@ const COMMANDS: [&str; 56] = [
     "role show",
     "run",
     "schema",
+    "script",
     "serve",
     "stats",
     "tools",
@@ -433,7 +434,8 @@ fn tools_are_listed_in_the_format_of_each_client() {
             && !OTHER_WRITERS.contains(&name);
         // What MCP assumes without a hint is not said: a tool may write, and reach other systems.
         assert_eq!(tool["annotations"]["readOnlyHint"] == true, reads_only, "{name}");
-        let asks_others = name.starts_with("docs__") || name == "team__task";
+        let asks_others =
+            name.starts_with("docs__") || ["team__task", "python__run_python"].contains(&name);
         assert_eq!(tool["annotations"]["openWorldHint"] != false, asks_others, "{name}");
     }
     let with_output = place.run(&["tools", "--format", "mcp", "--output-schemas"]).json();
@@ -469,7 +471,7 @@ fn tools_are_listed_in_the_format_of_each_client() {
 }
 
 /// The tools that write, of plugins that have others as well.
-const OTHER_WRITERS: [&str; 9] = [
+const OTHER_WRITERS: [&str; 10] = [
     "git_commit__git_commit",
     "history__undo",
     "files__copy_path",
@@ -480,10 +482,11 @@ const OTHER_WRITERS: [&str; 9] = [
     // What they start or stop is no file.
     "processes__start_process",
     "processes__stop_process",
+    "python__run_python",
 ];
 
 /// All built-in tools.
-const TOOLS: [&str; 52] = [
+const TOOLS: [&str; 54] = [
     "beads.approve_bead",
     "beads.ask_followup",
     "beads.close_bead",
@@ -525,6 +528,8 @@ const TOOLS: [&str; 52] = [
     "processes.read_output",
     "processes.start_process",
     "processes.stop_process",
+    "python.run_python",
+    "python.search_tools",
     "report.save_agent_report",
     "shell.bash",
     "shell.run_command",
@@ -641,7 +646,7 @@ fn plugins_are_listed_and_inspected() {
     // Only built if their languages are available.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
     let wanted = "beads build builders deno_lint docs edit files git git_commit grep history lint \
-                  lint_agent native-linters pdf processes report ruff shell symbols team test-runners tests ty";
+                  lint_agent native-linters pdf processes python report ruff shell symbols team test-runners tests ty";
     assert_eq!(names.join(" "), wanted);
     let granted = |name: &str| {
         listed.iter().find(|plugin| plugin["name"] == name).unwrap()["granted"].clone()

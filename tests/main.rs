@@ -36,6 +36,7 @@ mod quality;
 mod readme;
 mod responses;
 mod roles;
+mod scripts;
 mod secrets;
 mod symbols;
 mod tasks;

@@ -10,10 +10,11 @@ use crate::project::Project;
 use crate::{deny, fuzz, generated, programs, tasks};
 
 /// Crates in other Cargo workspaces, which `cargo --all` does not include.
-pub const APART: [&str; 5] = [
+pub const APART: [&str; 6] = [
     "plugins/backends/deno_lint",
     "plugins/backends/ruff",
     "plugins/backends/ty",
+    "plugins/python",
     "plugins/symbols",
     "tests/smith",
 ];

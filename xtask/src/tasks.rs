@@ -25,7 +25,7 @@ const FOR_TESTS: [Group; 2] = [
 
 /// Plugins with a Cargo workspace of their own whose tests run without WebAssembly. Other such
 /// plugins are only tested through the command.
-pub const TESTED_APART: [&str; 1] = ["plugins/symbols"];
+pub const TESTED_APART: [&str; 2] = ["plugins/python", "plugins/symbols"];
 
 /// Their tests take seconds even without optimisation, which would take minutes.
 pub const APART_PROFILE: [&str; 2] = ["--config", "profile.dev.debug=false"];

@@ -10,14 +10,27 @@ use super::run::{limits, print_diff};
 use super::setup::RoleUse;
 use super::{CliError, exit, setup};
 use cofferdam_core::envelope::{self, Answer};
-use cofferdam_engine::host::{Effects, Host, RunOptions};
+use cofferdam_engine::host::{Config, Effects, Host, RunOptions};
 
 pub fn execute(global: &Global, args: &Call, output: &Output) -> Result<u8, CliError> {
+    make(global, args, false, output)
+}
+
+/// Makes a call, which may be that of a script, and prints the answer.
+pub fn make(
+    global: &Global,
+    args: &Call,
+    is_script: bool,
+    output: &Output,
+) -> Result<u8, CliError> {
     let text =
         if args.args == "-" { setup::read_input(Path::new("-"))? } else { args.args.clone() };
     let target = args.narrowed.target.as_deref();
-    let (host, runtime, role) =
-        setup::host_under(global, Some(1), args.role.as_deref(), RoleUse::Calling { target })?;
+    let usage = RoleUse::Calling { target };
+    let (config, role) = setup::config_under(global, Some(1), args.role.as_deref(), usage)?;
+    // The user runs scripts under any role.
+    let config = Config { scripts: is_script.then(Vec::new), ..config };
+    let (host, runtime) = setup::open(config, setup::current_thread_runtime()?)?;
     let options = RunOptions {
         role,
         dry_run: args.dry_run,

@@ -1,5 +1,6 @@
 //! `cofferdam log`: shows the journal, diffs of commits, and kept output of programs.
 
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -13,6 +14,9 @@ use cofferdam_engine::journal::{
     CommitRecord, Entry, Event, HealthRecord, Journal, Record, Verdict,
 };
 use cofferdam_workspace::{History, Workspace};
+
+/// How many calls that were made by calls are shown at most.
+const MAX_NESTED: usize = 2_000;
 
 /// How many paths a line of the text format names.
 const MAX_SHOWN_PATHS: usize = 5;
@@ -35,13 +39,57 @@ pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliEr
         return print_output(&workspace, name, args, output);
     }
     let journal = Journal::new(workspace);
-    let (entries, unreadable) = journal.latest(args.limit, |entry| matches_filters(entry, args))?;
+    let is_tree = args.tool.is_none() && !args.failed && !args.commits;
+    let is_wanted =
+        |entry: &Entry| matches_filters(entry, args) && !(is_tree && parent(entry).is_some());
+    let (mut entries, unreadable) = journal.latest(args.limit, is_wanted)?;
+    if is_tree {
+        entries = with_nested(&journal, entries)?;
+    }
     if output.format() == Format::Text {
+        let line = |entry: &Entry| match is_tree && parent(entry).is_some() {
+            true => format!("  {}", line(entry)),
+            false => line(entry),
+        };
         output.text(&entries.iter().map(line).collect::<String>())?;
     } else {
         output.json(&json!({ "records": entries, "unreadable_lines": unreadable }))?;
     }
     Ok(exit::OK)
+}
+
+/// The call that made the call of an entry.
+fn parent(entry: &Entry) -> Option<&str> {
+    match entry {
+        Entry::Call(record) => record.parent.as_deref(),
+        _ => None,
+    }
+}
+
+/// Adds the calls that the calls of `entries` made, each after the call that made it.
+fn with_nested(journal: &Journal, entries: VecDeque<Entry>) -> Result<VecDeque<Entry>, CliError> {
+    let call = |entry: &Entry| match entry {
+        Entry::Call(record) => Some(record.call.clone()),
+        _ => None,
+    };
+    let calls: HashSet<String> = entries.iter().filter_map(call).collect();
+    let is_nested = |entry: &Entry| parent(entry).is_some_and(|parent| calls.contains(parent));
+    let (nested, _) = journal.latest(MAX_NESTED, is_nested)?;
+    if nested.is_empty() {
+        return Ok(entries);
+    }
+    let mut of_call: HashMap<String, Vec<Entry>> = HashMap::new();
+    for entry in nested {
+        let parent = parent(&entry).unwrap_or_default().to_owned();
+        of_call.entry(parent).or_default().push(entry);
+    }
+    let mut all = VecDeque::new();
+    for entry in entries {
+        let made = call(&entry).and_then(|call| of_call.remove(&call));
+        all.push_back(entry);
+        all.extend(made.into_iter().flatten());
+    }
+    Ok(all)
 }
 
 /// Prints a kept stream, or a part of it.

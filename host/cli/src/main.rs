@@ -31,6 +31,7 @@ mod report;
 mod role;
 mod root;
 mod run;
+mod script;
 mod serve;
 mod setup;
 mod stats;
@@ -91,6 +92,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
     match &cli.command {
         Command::Run(args) => run::execute(global, args, output),
         Command::Call(args) => call::execute(global, args, output),
+        Command::Script(args) => script::execute(global, args, output),
         Command::Serve(args) => serve::execute(global, args),
         Command::Mcp { command } => mcp::execute(global, command, output),
         Command::Validate(args) => validate::execute(global, args, output),

@@ -30,6 +30,8 @@ pub struct Source {
     workspace: Workspace,
     /// The agent definition's role, as read at the start.
     role: Option<Role>,
+    /// The tools that are listed beside scripts.
+    scripts: Option<Vec<String>>,
     /// The workspace's own settings, as read at the start.
     own: Option<String>,
     /// The directories that the settings name.
@@ -46,8 +48,9 @@ impl Source {
         let workspace = setup::workspace(global)?;
         let own = workspace.read_text(config::FILE).ok().flatten();
         let global = global.clone();
-        let (role, directories, seen) = (None, Vec::new(), FileStates::new());
-        let mut source = Self { global, workspace, role, own, directories, seen };
+        let (role, scripts) = (None, None);
+        let (directories, seen) = (Vec::new(), FileStates::new());
+        let mut source = Self { global, workspace, role, scripts, own, directories, seen };
         source.seen = source.file_states();
         Ok(source)
     }
@@ -55,6 +58,7 @@ impl Source {
     /// Returns the source for a server that was opened with `config`.
     pub fn of(mut self, config: &Config) -> Self {
         self.role.clone_from(&config.role);
+        self.scripts.clone_from(&config.scripts);
         self.follow_settings(&config.settings);
         self
     }
@@ -101,7 +105,8 @@ impl Source {
             )));
         }
         let config = setup::config(&self.global, self.global.workspace(), layers.settings)?;
-        Ok(setup::for_server(Config { role: self.role.clone(), ..config }))
+        let (role, scripts) = (self.role.clone(), self.scripts.clone());
+        Ok(setup::for_server(Config { role, scripts, ..config }))
     }
 }
 

@@ -7,6 +7,7 @@ use super::renew::{self, Source};
 use super::setup::RoleUse;
 use super::{CliError, exit, setup};
 use cofferdam_core::policy::Role;
+use cofferdam_engine::host::Config;
 use cofferdam_mcp::{self, Access, Options, Server};
 
 pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
@@ -25,6 +26,7 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     let usage = RoleUse::Calling { target: args.target.as_deref() };
     let source = Source::look(global)?;
     let (config, role) = setup::config_under(global, None, args.role.as_deref(), usage)?;
+    let config = Config { scripts: scripts(&args.tools)?, ..config };
     let source = source.of(&config);
     let (host, runtime) = setup::open(setup::for_server(config), runtime)?;
     let stopping = CancellationToken::new();
@@ -67,6 +69,18 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     // A read of standard input can't be cancelled and may still be blocking.
     runtime.shutdown_background();
     ended
+}
+
+/// The tools that are listed beside scripts; `None` without script mode.
+fn scripts(tools: &[String]) -> Result<Option<Vec<String>>, CliError> {
+    match tools.split_first() {
+        None => Ok(None),
+        Some((mode, also)) if mode == "scripts" => Ok(Some(also.to_vec())),
+        Some((other, _)) => Err(CliError::usage(format!(
+            "--tools begins with `scripts`, not '{other}'; a role names the tools that a client lists \
+             otherwise (--role)"
+        ))),
+    }
 }
 
 async fn serve(server: Server, args: &Serve, token: Option<String>) -> Result<(), CliError> {

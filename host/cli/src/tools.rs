@@ -17,7 +17,10 @@ pub fn execute(global: &Global, args: &Tools, output: &Output) -> Result<u8, Cli
     let (host, _runtime, role) =
         setup::host_under(global, Some(1), args.role.as_deref(), RoleUse::Show)?;
     let (registry, role) = (host.registry(), host.role(role.as_deref())?);
-    let of_role = || registry.tools(role).map(AsRef::as_ref);
+    let is_listed = |entry: &&ToolEntry| {
+        role.is_none_or(|role| role.lists(&entry.plugin.manifest.name, &entry.tool().name))
+    };
+    let of_role = || registry.tools(role).map(AsRef::as_ref).filter(is_listed);
     let entries: Vec<&ToolEntry> = match (&args.tool, &args.search) {
         (Some(name), _) => vec![
             registry.resolve(name, role).map_err(|unresolved| unknown(name, unresolved))?.as_ref(),

@@ -64,7 +64,12 @@ impl GrantedCall {
     /// Whether it may have effects besides file changes, which can't be rolled back.
     pub fn reaches_out(&self) -> bool {
         let capabilities = &self.permissions.capabilities;
-        capabilities.runs_programs() || !capabilities.http.is_empty()
+        capabilities.runs_programs() || !capabilities.http.is_empty() || capabilities.tools
+    }
+
+    /// Whether it may call other tools.
+    pub fn calls_tools(&self) -> bool {
+        self.permissions.capabilities.tools
     }
 
     /// Whether the user has to approve it before it runs.
@@ -431,6 +436,33 @@ pub fn background_not_in_transaction() -> Failure {
                    can't be taken back, so it is not made in an atomic or a dry run; make the call by \
                    itself";
     Failure::new(DenialCode::NotInTransaction, message)
+}
+
+/// The failure of a call of a tool that calls tools, by such a tool.
+pub fn not_nestable(call: &ValidCall) -> Failure {
+    let message = format!(
+        "'{}' calls other tools itself, so no tool may call it; call it by itself",
+        call.tool.qualified_name()
+    );
+    Failure::new(DenialCode::NotNestable, message)
+}
+
+/// The failure of a call by a tool that has less access to files.
+pub fn beyond_caller(call: &ValidCall, caller: &str) -> Failure {
+    let message = format!(
+        "'{}' changes files, and '{caller}', which calls it, may only read them here; a person can \
+         grant it files = \"write\" under [grants.{caller}] in cofferdam.toml",
+        call.tool.qualified_name()
+    );
+    Failure::new(DenialCode::NotGranted, message)
+}
+
+/// The failure of a refused call.
+pub fn refused(refusal: &Refusal) -> Failure {
+    let code = refusal.problems.first().map_or(RefusalCode::InvalidArguments, |first| first.code);
+    let problems: Vec<String> =
+        refusal.problems.iter().map(|problem| problem.problem.to_string()).collect();
+    Failure::new(code, problems.join("; "))
 }
 
 /// The failure of a denied call.

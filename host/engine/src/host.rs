@@ -7,6 +7,7 @@
 //! | [`run`] | running an envelope, or one call |
 //! | [`call`] | one call of a run, in its transaction |
 //! | [`execute`] | executing a granted call |
+//! | [`nested`] | calls of tools by a tool |
 //! | [`ended`] | how a call ended |
 //! | [`cancel`] | the cancellation of a run |
 //! | [`approver`], [`approval`] | calls that the user has to approve |
@@ -31,6 +32,7 @@ mod ended;
 mod execute;
 mod executed;
 mod flows;
+mod nested;
 mod pipeline;
 mod record;
 mod repeats;
@@ -84,17 +86,18 @@ pub fn run_if_helper() -> Option<ExitCode> {
     cofferdam_sandbox::run_if_helper().or_else(crate::runtime::compile_if_asked)
 }
 
-/// The plugins, the policy and the workspace, ready for calls.
+/// The plugins, the policy and the workspace, ready for calls. Clones are the same host.
+#[derive(Clone)]
 pub struct Host {
-    registry: Registry,
-    policy: Policy,
-    grants: Grants,
-    unknown: Vec<String>,
+    registry: Arc<Registry>,
+    policy: Arc<Policy>,
+    grants: Arc<Grants>,
+    unknown: Arc<[String]>,
     runtime: Arc<Runtime>,
     backends: Arc<BackendRunner>,
     services: Arc<Services>,
     agents: Agents,
-    contracts: Contracts,
+    contracts: Arc<Contracts>,
     shared: Arc<Shared>,
 }
 
@@ -199,6 +202,9 @@ impl Host {
         if let Some(role) = config.role {
             policy = policy.with_role(role);
         }
+        if let Some(also) = &config.scripts {
+            policy = policy.in_script_mode(also)?;
+        }
         let mut registry = Registry::default();
         if let Some(folder) = &config.built_in {
             registry.add_built_in(folder)?;
@@ -229,15 +235,15 @@ impl Host {
             journal: Arc::clone(&shared.journal),
         };
         Ok(Self {
-            registry,
-            policy,
-            grants,
-            unknown,
+            registry: Arc::new(registry),
+            policy: Arc::new(policy),
+            grants: Arc::new(grants),
+            unknown: unknown.into(),
             runtime,
             backends,
             services: Arc::new(services),
             agents,
-            contracts,
+            contracts: Arc::new(contracts),
             shared,
         })
     }

@@ -60,7 +60,7 @@ impl Offer {
     }
 }
 
-/// Returns the tools of a role that it can call: those that are granted, and those that work on a
+/// Returns the tools of a role that it can call and that are listed: those that are granted, and those that work on a
 /// target file only if the role has a scope.
 fn entries<'a>(
     host: &'a Host,
@@ -69,6 +69,7 @@ fn entries<'a>(
     let has_target = role.is_some_and(|role| !role.scope().is_everything());
     let is_usable = move |entry: &&Arc<ToolEntry>| {
         (has_target || !entry.plugin.manifest.target)
+            && role.is_none_or(|role| role.lists(&entry.plugin.manifest.name, &entry.tool().name))
             && host.policy().decide(&entry.subject(), role).is_ok()
     };
     host.registry().tools(role).filter(is_usable).map(AsRef::as_ref)

@@ -57,7 +57,9 @@ impl<'a> Exported<'a> {
         if !tool.agents && !leaves_programs && may.files < Files::Write {
             hints.insert("readOnlyHint".to_owned(), true.into());
         }
-        if !tool.agents && may.http.is_empty() {
+        // A script may call tools that reach out.
+        let is_script = may.tools && may.files == Files::Write;
+        if !tool.agents && may.http.is_empty() && !is_script {
             hints.insert("openWorldHint".to_owned(), false.into());
         }
         json!({

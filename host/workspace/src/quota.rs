@@ -12,6 +12,7 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub struct Quota {
     bytes: u64,
+    files: u64,
     bytes_left: AtomicU64,
     files_left: AtomicU64,
     exceeded: OnceLock<Exceeded>,
@@ -31,6 +32,7 @@ impl Quota {
     pub fn new(bytes: u64, files: u64) -> Self {
         Self {
             bytes,
+            files,
             bytes_left: AtomicU64::new(bytes),
             files_left: AtomicU64::new(files),
             exceeded: OnceLock::new(),
@@ -50,6 +52,11 @@ impl Quota {
     /// Returns the number of bytes counted so far.
     pub fn taken(&self) -> u64 {
         self.bytes - self.bytes_left.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of files, directories and links counted so far.
+    pub fn taken_files(&self) -> u64 {
+        self.files - self.files_left.load(Ordering::Relaxed)
     }
 
     /// Checks the size that a file is going to have, in bytes.

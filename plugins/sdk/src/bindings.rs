@@ -8326,6 +8326,653 @@ pub mod cofferdam {
                 }
             }
         }
+        /// Calls other tools, as the role, the scope and the settings of this plugin's own call allow. Each
+        /// call takes the whole way of a call, in an instance of its own, and its changes are part of this call's
+        /// transaction. A tool that itself imports this interface can't be called.
+        #[allow(dead_code, async_fn_in_trait, unused_imports, clippy::all)]
+        pub mod tools {
+            #[used]
+            #[doc(hidden)]
+            static __FORCE_SECTION_REF: fn() = super::super::super::__link_custom_section_describing_imports;
+            use super::super::super::_rt;
+            pub type Json = super::super::super::cofferdam::tool::types::Json;
+            #[derive(Clone)]
+            pub struct Request {
+                /// The qualified name, such as `files.read_file`.
+                pub tool: _rt::String,
+                /// The arguments: a JSON object.
+                pub args: Json,
+            }
+            impl ::core::fmt::Debug for Request {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Request")
+                        .field("tool", &self.tool)
+                        .field("args", &self.args)
+                        .finish()
+                }
+            }
+            /// Why a call has no result. What the tool had changed is discarded.
+            #[derive(Clone)]
+            pub struct Failure {
+                /// How the call ended: `error`, `denied`, `limit`, `trap`, `refused`, `skipped` or `failed`.
+                pub outcome: _rt::String,
+                /// The code of the tool or of the host.
+                pub code: _rt::String,
+                pub message: _rt::String,
+                /// The failure document of a tool that has one.
+                pub detail: ::core::option::Option<Json>,
+            }
+            impl ::core::fmt::Debug for Failure {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Failure")
+                        .field("outcome", &self.outcome)
+                        .field("code", &self.code)
+                        .field("message", &self.message)
+                        .field("detail", &self.detail)
+                        .finish()
+                }
+            }
+            #[repr(u8)]
+            #[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+            pub enum Effects {
+                None,
+                Read,
+                Write,
+            }
+            impl ::core::fmt::Debug for Effects {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    match self {
+                        Effects::None => f.debug_tuple("Effects::None").finish(),
+                        Effects::Read => f.debug_tuple("Effects::Read").finish(),
+                        Effects::Write => f.debug_tuple("Effects::Write").finish(),
+                    }
+                }
+            }
+            impl Effects {
+                #[doc(hidden)]
+                pub unsafe fn _lift(val: u8) -> Effects {
+                    if !cfg!(debug_assertions) {
+                        return unsafe { ::core::mem::transmute(val) };
+                    }
+                    match val {
+                        0 => Effects::None,
+                        1 => Effects::Read,
+                        2 => Effects::Write,
+                        _ => panic!("invalid enum discriminant"),
+                    }
+                }
+            }
+            #[derive(Clone)]
+            pub struct Tool {
+                /// The qualified name.
+                pub name: _rt::String,
+                pub description: _rt::String,
+                /// What it does to files.
+                pub effects: Effects,
+                /// The JSON Schemas of its arguments and its result.
+                pub input: Json,
+                pub output: Json,
+            }
+            impl ::core::fmt::Debug for Tool {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Tool")
+                        .field("name", &self.name)
+                        .field("description", &self.description)
+                        .field("effects", &self.effects)
+                        .field("input", &self.input)
+                        .field("output", &self.output)
+                        .finish()
+                }
+            }
+            /// Paths whose content or permissions this call and the tools that it called have changed so far.
+            #[derive(Clone)]
+            pub struct Changes {
+                /// The first 1,000 of them, sorted.
+                pub paths: _rt::Vec<_rt::String>,
+                pub total: u32,
+            }
+            impl ::core::fmt::Debug for Changes {
+                fn fmt(
+                    &self,
+                    f: &mut ::core::fmt::Formatter<'_>,
+                ) -> ::core::fmt::Result {
+                    f.debug_struct("Changes")
+                        .field("paths", &self.paths)
+                        .field("total", &self.total)
+                        .finish()
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// Runs calls and returns their results in the same order. Neighbouring calls of tools that only
+            /// read run side by side; at most 1,000 in one list.
+            #[allow(async_fn_in_trait)]
+            pub fn call(
+                requests: &[Request],
+            ) -> _rt::Vec<::core::result::Result<Json, Failure>> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 2
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec3 = requests;
+                    let len3 = vec3.len();
+                    let layout3 = _rt::alloc::Layout::from_size_align(
+                            vec3.len() * (4 * ::core::mem::size_of::<*const u8>()),
+                            ::core::mem::size_of::<*const u8>(),
+                        )
+                        .unwrap();
+                    let (result3, _cleanup3) = wit_bindgen::rt::Cleanup::new(layout3);
+                    for (i, e) in vec3.into_iter().enumerate() {
+                        let base = result3
+                            .add(i * (4 * ::core::mem::size_of::<*const u8>()));
+                        {
+                            let Request { tool: tool0, args: args0 } = e;
+                            let vec1 = tool0;
+                            let ptr1 = vec1.as_ptr().cast::<u8>();
+                            let len1 = vec1.len();
+                            *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len1;
+                            *base.add(0).cast::<*mut u8>() = ptr1.cast_mut();
+                            let vec2 = args0;
+                            let ptr2 = vec2.as_ptr().cast::<u8>();
+                            let len2 = vec2.len();
+                            *base
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>() = len2;
+                            *base
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>() = ptr2.cast_mut();
+                        }
+                    }
+                    let ptr4 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "cofferdam:host/tools@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "call"]
+                        fn wit_import5(_: *mut u8, _: usize, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import5(_: *mut u8, _: usize, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import5(result3, len3, ptr4);
+                    let l6 = *ptr4.add(0).cast::<*mut u8>();
+                    let l7 = *ptr4
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let base25 = l6;
+                    let len25 = l7;
+                    let mut result25 = _rt::Vec::with_capacity(len25);
+                    for i in 0..len25 {
+                        let base = base25
+                            .add(i * (10 * ::core::mem::size_of::<*const u8>()));
+                        let e25 = {
+                            let l8 = i32::from(*base.add(0).cast::<u8>());
+                            match l8 {
+                                0 => {
+                                    let e = {
+                                        let l9 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l10 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len11 = l10;
+                                        let bytes11 = _rt::Vec::from_raw_parts(
+                                            l9.cast(),
+                                            len11,
+                                            len11,
+                                        );
+                                        _rt::string_lift(bytes11)
+                                    };
+                                    Ok(e)
+                                }
+                                1 => {
+                                    let e = {
+                                        let l12 = *base
+                                            .add(::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l13 = *base
+                                            .add(2 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len14 = l13;
+                                        let bytes14 = _rt::Vec::from_raw_parts(
+                                            l12.cast(),
+                                            len14,
+                                            len14,
+                                        );
+                                        let l15 = *base
+                                            .add(3 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l16 = *base
+                                            .add(4 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len17 = l16;
+                                        let bytes17 = _rt::Vec::from_raw_parts(
+                                            l15.cast(),
+                                            len17,
+                                            len17,
+                                        );
+                                        let l18 = *base
+                                            .add(5 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<*mut u8>();
+                                        let l19 = *base
+                                            .add(6 * ::core::mem::size_of::<*const u8>())
+                                            .cast::<usize>();
+                                        let len20 = l19;
+                                        let bytes20 = _rt::Vec::from_raw_parts(
+                                            l18.cast(),
+                                            len20,
+                                            len20,
+                                        );
+                                        let l21 = i32::from(
+                                            *base
+                                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                                .cast::<u8>(),
+                                        );
+                                        Failure {
+                                            outcome: _rt::string_lift(bytes14),
+                                            code: _rt::string_lift(bytes17),
+                                            message: _rt::string_lift(bytes20),
+                                            detail: match l21 {
+                                                0 => None,
+                                                1 => {
+                                                    let e = {
+                                                        let l22 = *base
+                                                            .add(8 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<*mut u8>();
+                                                        let l23 = *base
+                                                            .add(9 * ::core::mem::size_of::<*const u8>())
+                                                            .cast::<usize>();
+                                                        let len24 = l23;
+                                                        let bytes24 = _rt::Vec::from_raw_parts(
+                                                            l22.cast(),
+                                                            len24,
+                                                            len24,
+                                                        );
+                                                        _rt::string_lift(bytes24)
+                                                    };
+                                                    Some(e)
+                                                }
+                                                _ => _rt::invalid_enum_discriminant(),
+                                            },
+                                        }
+                                    };
+                                    Err(e)
+                                }
+                                _ => _rt::invalid_enum_discriminant(),
+                            }
+                        };
+                        result25.push(e25);
+                    }
+                    _rt::cabi_dealloc(
+                        base25,
+                        len25 * (10 * ::core::mem::size_of::<*const u8>()),
+                        ::core::mem::size_of::<*const u8>(),
+                    );
+                    let result26 = result25;
+                    result26
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// The qualified names of the tools of the role, sorted.
+            #[allow(async_fn_in_trait)]
+            pub fn names() -> _rt::Vec<_rt::String> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 2
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "cofferdam:host/tools@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "names"]
+                        fn wit_import1(_: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import1(ptr0);
+                    let l2 = *ptr0.add(0).cast::<*mut u8>();
+                    let l3 = *ptr0
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let base7 = l2;
+                    let len7 = l3;
+                    let mut result7 = _rt::Vec::with_capacity(len7);
+                    for i in 0..len7 {
+                        let base = base7
+                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                        let e7 = {
+                            let l4 = *base.add(0).cast::<*mut u8>();
+                            let l5 = *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len6 = l5;
+                            let bytes6 = _rt::Vec::from_raw_parts(l4.cast(), len6, len6);
+                            _rt::string_lift(bytes6)
+                        };
+                        result7.push(e7);
+                    }
+                    _rt::cabi_dealloc(
+                        base7,
+                        len7 * (2 * ::core::mem::size_of::<*const u8>()),
+                        ::core::mem::size_of::<*const u8>(),
+                    );
+                    let result8 = result7;
+                    result8
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// The tools that can be called and match any word of the query, the best first, at most `max`.
+            #[allow(async_fn_in_trait)]
+            pub fn search(query: &str, max: u32) -> _rt::Vec<Tool> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 2 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 2
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = query;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "cofferdam:host/tools@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "search"]
+                        fn wit_import2(_: *mut u8, _: usize, _: i32, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(
+                        _: *mut u8,
+                        _: usize,
+                        _: i32,
+                        _: *mut u8,
+                    ) {
+                        unreachable!()
+                    }
+                    wit_import2(ptr0.cast_mut(), len0, _rt::as_i32(&max), ptr1);
+                    let l3 = *ptr1.add(0).cast::<*mut u8>();
+                    let l4 = *ptr1
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let base18 = l3;
+                    let len18 = l4;
+                    let mut result18 = _rt::Vec::with_capacity(len18);
+                    for i in 0..len18 {
+                        let base = base18
+                            .add(i * (9 * ::core::mem::size_of::<*const u8>()));
+                        let e18 = {
+                            let l5 = *base.add(0).cast::<*mut u8>();
+                            let l6 = *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len7 = l6;
+                            let bytes7 = _rt::Vec::from_raw_parts(l5.cast(), len7, len7);
+                            let l8 = *base
+                                .add(2 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l9 = *base
+                                .add(3 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len10 = l9;
+                            let bytes10 = _rt::Vec::from_raw_parts(
+                                l8.cast(),
+                                len10,
+                                len10,
+                            );
+                            let l11 = i32::from(
+                                *base
+                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<u8>(),
+                            );
+                            let l12 = *base
+                                .add(5 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l13 = *base
+                                .add(6 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len14 = l13;
+                            let bytes14 = _rt::Vec::from_raw_parts(
+                                l12.cast(),
+                                len14,
+                                len14,
+                            );
+                            let l15 = *base
+                                .add(7 * ::core::mem::size_of::<*const u8>())
+                                .cast::<*mut u8>();
+                            let l16 = *base
+                                .add(8 * ::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len17 = l16;
+                            let bytes17 = _rt::Vec::from_raw_parts(
+                                l15.cast(),
+                                len17,
+                                len17,
+                            );
+                            Tool {
+                                name: _rt::string_lift(bytes7),
+                                description: _rt::string_lift(bytes10),
+                                effects: Effects::_lift(l11 as u8),
+                                input: _rt::string_lift(bytes14),
+                                output: _rt::string_lift(bytes17),
+                            }
+                        };
+                        result18.push(e18);
+                    }
+                    _rt::cabi_dealloc(
+                        base18,
+                        len18 * (9 * ::core::mem::size_of::<*const u8>()),
+                        ::core::mem::size_of::<*const u8>(),
+                    );
+                    let result19 = result18;
+                    result19
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            /// One tool by its qualified name, if it can be called.
+            #[allow(async_fn_in_trait)]
+            pub fn get(name: &str) -> ::core::option::Option<Tool> {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 10 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 10
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let vec0 = name;
+                    let ptr0 = vec0.as_ptr().cast::<u8>();
+                    let len0 = vec0.len();
+                    let ptr1 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "cofferdam:host/tools@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "get"]
+                        fn wit_import2(_: *mut u8, _: usize, _: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import2(_: *mut u8, _: usize, _: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import2(ptr0.cast_mut(), len0, ptr1);
+                    let l3 = i32::from(*ptr1.add(0).cast::<u8>());
+                    let result17 = match l3 {
+                        0 => None,
+                        1 => {
+                            let e = {
+                                let l4 = *ptr1
+                                    .add(::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l5 = *ptr1
+                                    .add(2 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len6 = l5;
+                                let bytes6 = _rt::Vec::from_raw_parts(
+                                    l4.cast(),
+                                    len6,
+                                    len6,
+                                );
+                                let l7 = *ptr1
+                                    .add(3 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l8 = *ptr1
+                                    .add(4 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len9 = l8;
+                                let bytes9 = _rt::Vec::from_raw_parts(
+                                    l7.cast(),
+                                    len9,
+                                    len9,
+                                );
+                                let l10 = i32::from(
+                                    *ptr1
+                                        .add(5 * ::core::mem::size_of::<*const u8>())
+                                        .cast::<u8>(),
+                                );
+                                let l11 = *ptr1
+                                    .add(6 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l12 = *ptr1
+                                    .add(7 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len13 = l12;
+                                let bytes13 = _rt::Vec::from_raw_parts(
+                                    l11.cast(),
+                                    len13,
+                                    len13,
+                                );
+                                let l14 = *ptr1
+                                    .add(8 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<*mut u8>();
+                                let l15 = *ptr1
+                                    .add(9 * ::core::mem::size_of::<*const u8>())
+                                    .cast::<usize>();
+                                let len16 = l15;
+                                let bytes16 = _rt::Vec::from_raw_parts(
+                                    l14.cast(),
+                                    len16,
+                                    len16,
+                                );
+                                Tool {
+                                    name: _rt::string_lift(bytes6),
+                                    description: _rt::string_lift(bytes9),
+                                    effects: Effects::_lift(l10 as u8),
+                                    input: _rt::string_lift(bytes13),
+                                    output: _rt::string_lift(bytes16),
+                                }
+                            };
+                            Some(e)
+                        }
+                        _ => _rt::invalid_enum_discriminant(),
+                    };
+                    result17
+                }
+            }
+            #[allow(unused_unsafe, clippy::all)]
+            #[allow(async_fn_in_trait)]
+            pub fn changed() -> Changes {
+                unsafe {
+                    #[cfg_attr(target_pointer_width = "64", repr(align(8)))]
+                    #[cfg_attr(target_pointer_width = "32", repr(align(4)))]
+                    struct RetArea(
+                        [::core::mem::MaybeUninit<
+                            u8,
+                        >; 3 * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let mut ret_area = RetArea(
+                        [::core::mem::MaybeUninit::uninit(); 3
+                            * ::core::mem::size_of::<*const u8>()],
+                    );
+                    let ptr0 = ret_area.0.as_mut_ptr().cast::<u8>();
+                    #[cfg(target_arch = "wasm32")]
+                    #[link(wasm_import_module = "cofferdam:host/tools@0.1.0")]
+                    unsafe extern "C" {
+                        #[link_name = "changed"]
+                        fn wit_import1(_: *mut u8);
+                    }
+                    #[cfg(not(target_arch = "wasm32"))]
+                    unsafe extern "C" fn wit_import1(_: *mut u8) {
+                        unreachable!()
+                    }
+                    wit_import1(ptr0);
+                    let l2 = *ptr0.add(0).cast::<*mut u8>();
+                    let l3 = *ptr0
+                        .add(::core::mem::size_of::<*const u8>())
+                        .cast::<usize>();
+                    let base7 = l2;
+                    let len7 = l3;
+                    let mut result7 = _rt::Vec::with_capacity(len7);
+                    for i in 0..len7 {
+                        let base = base7
+                            .add(i * (2 * ::core::mem::size_of::<*const u8>()));
+                        let e7 = {
+                            let l4 = *base.add(0).cast::<*mut u8>();
+                            let l5 = *base
+                                .add(::core::mem::size_of::<*const u8>())
+                                .cast::<usize>();
+                            let len6 = l5;
+                            let bytes6 = _rt::Vec::from_raw_parts(l4.cast(), len6, len6);
+                            _rt::string_lift(bytes6)
+                        };
+                        result7.push(e7);
+                    }
+                    _rt::cabi_dealloc(
+                        base7,
+                        len7 * (2 * ::core::mem::size_of::<*const u8>()),
+                        ::core::mem::size_of::<*const u8>(),
+                    );
+                    let l8 = *ptr0
+                        .add(2 * ::core::mem::size_of::<*const u8>())
+                        .cast::<i32>();
+                    let result9 = Changes {
+                        paths: result7,
+                        total: l8 as u32,
+                    };
+                    result9
+                }
+            }
+        }
     }
     pub mod tool {
         /// Types shared by every plugin and the host.
@@ -8946,9 +9593,9 @@ macro_rules! __export_plugin_impl {
         : () = { #[rustfmt::skip] #[cfg(target_arch = "wasm32")] #[unsafe (link_section =
         "component-type:wit-bindgen:0.61.1:cofferdam:worlds@0.1.0:plugin:imports and exports")]
         #[doc(hidden)] #[allow(clippy::octal_escapes)] pub static
-        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 5456] = *
+        __WIT_BINDGEN_COMPONENT_TYPE : [u8; 5826] = *
         b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xd3)\x01A\x02\x01A3\x01\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc5,\x01A\x02\x01A5\x01\
 B\x04\x01r\x02\x05indexy\x05county\x04\0\x04part\x03\0\0\x01@\0\0\x01\x04\0\x07c\
 urrent\x01\x02\x03\0\x1dcofferdam:backend/parts@0.1.0\x05\0\x01B\x1c\x01ps\x01kw\
 \x01r\x08\x04roots\x05globs\0\x0dexclude-globs\0\x05types\0\x0cignore-files\x7f\x06\
@@ -9067,13 +9714,23 @@ q\x07\x06denied\x01s\0\x09not-found\x01s\0\x0bunavailable\x01s\0\x07invalid\x01s
 \x01j\x01\x10\x01\x0d\x01@\0\0\x11\x04\0\x08programs\x01\x12\x01j\x01\x0b\x01\x0d\
 \x01@\x04\x02ids\x06offsetw\x03maxy\x07wait-msy\0\x13\x04\0\x04read\x01\x14\x01@\
 \x01\x02ids\0\x0e\x04\0\x04stop\x01\x15\x03\0\x1fcofferdam:host/background@0.1.0\
-\x05\x1a\x02\x03\0\x04\x04json\x02\x03\0\x04\x0ccall-context\x02\x03\0\x04\x0ato\
-ol-error\x01B\x09\x02\x03\x02\x01\x1b\x04\0\x04json\x03\0\0\x02\x03\x02\x01\x1c\x04\
-\0\x0ccall-context\x03\0\x02\x02\x03\x02\x01\x1d\x04\0\x0atool-error\x03\0\x04\x01\
-j\x01\x01\x01\x05\x01@\x03\x04names\x04args\x01\x03ctx\x03\0\x06\x04\0\x04call\x01\
-\x07\x04\0\x1acofferdam:tool/tools@0.1.0\x05\x1e\x04\0\x1dcofferdam:worlds/plugi\
-n@0.1.0\x04\0\x0b\x0c\x01\0\x06plugin\x03\0\0\0G\x09producers\x01\x0cprocessed-b\
-y\x02\x0dwit-component\x070.258.0\x10wit-bindgen-rust\x060.61.1";
+\x05\x1a\x02\x03\0\x04\x04json\x01B\x1d\x02\x03\x02\x01\x1b\x04\0\x04json\x03\0\0\
+\x01r\x02\x04tools\x04args\x01\x04\0\x07request\x03\0\x02\x01k\x01\x01r\x04\x07o\
+utcomes\x04codes\x07messages\x06detail\x04\x04\0\x07failure\x03\0\x05\x01m\x03\x04\
+none\x04read\x05write\x04\0\x07effects\x03\0\x07\x01r\x05\x04names\x0bdescriptio\
+ns\x07effects\x08\x05input\x01\x06output\x01\x04\0\x04tool\x03\0\x09\x01ps\x01r\x02\
+\x05paths\x0b\x05totaly\x04\0\x07changes\x03\0\x0c\x01p\x03\x01j\x01\x01\x01\x06\
+\x01p\x0f\x01@\x01\x08requests\x0e\0\x10\x04\0\x04call\x01\x11\x01@\0\0\x0b\x04\0\
+\x05names\x01\x12\x01p\x0a\x01@\x02\x05querys\x03maxy\0\x13\x04\0\x06search\x01\x14\
+\x01k\x0a\x01@\x01\x04names\0\x15\x04\0\x03get\x01\x16\x01@\0\0\x0d\x04\0\x07cha\
+nged\x01\x17\x03\0\x1acofferdam:host/tools@0.1.0\x05\x1c\x02\x03\0\x04\x0ccall-c\
+ontext\x02\x03\0\x04\x0atool-error\x01B\x09\x02\x03\x02\x01\x1b\x04\0\x04json\x03\
+\0\0\x02\x03\x02\x01\x1d\x04\0\x0ccall-context\x03\0\x02\x02\x03\x02\x01\x1e\x04\
+\0\x0atool-error\x03\0\x04\x01j\x01\x01\x01\x05\x01@\x03\x04names\x04args\x01\x03\
+ctx\x03\0\x06\x04\0\x04call\x01\x07\x04\0\x1acofferdam:tool/tools@0.1.0\x05\x1f\x04\
+\0\x1dcofferdam:worlds/plugin@0.1.0\x04\0\x0b\x0c\x01\0\x06plugin\x03\0\0\0G\x09\
+producers\x01\x0cprocessed-by\x02\x0dwit-component\x070.258.0\x10wit-bindgen-rus\
+t\x060.61.1";
         };
     };
 }
@@ -9086,8 +9743,8 @@ pub use __export_plugin_impl as export;
 )]
 #[doc(hidden)]
 #[allow(clippy::octal_escapes)]
-pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 5349] = *b"\
-\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc8(\x01A\x02\x01A.\x01\
+pub static __WIT_BINDGEN_COMPONENT_TYPE: [u8; 5728] = *b"\
+\0asm\x0d\0\x01\0\0\x19\x16wit-component-encoding\x04\0\x07\xc3+\x01A\x02\x01A1\x01\
 B\x04\x01r\x02\x05indexy\x05county\x04\0\x04part\x03\0\0\x01@\0\0\x01\x04\0\x07c\
 urrent\x01\x02\x03\0\x1dcofferdam:backend/parts@0.1.0\x05\0\x01B\x1c\x01ps\x01kw\
 \x01r\x08\x04roots\x05globs\0\x0dexclude-globs\0\x05types\0\x0cignore-files\x7f\x06\
@@ -9206,9 +9863,19 @@ q\x07\x06denied\x01s\0\x09not-found\x01s\0\x0bunavailable\x01s\0\x07invalid\x01s
 \x01j\x01\x10\x01\x0d\x01@\0\0\x11\x04\0\x08programs\x01\x12\x01j\x01\x0b\x01\x0d\
 \x01@\x04\x02ids\x06offsetw\x03maxy\x07wait-msy\0\x13\x04\0\x04read\x01\x14\x01@\
 \x01\x02ids\0\x0e\x04\0\x04stop\x01\x15\x03\0\x1fcofferdam:host/background@0.1.0\
-\x05\x1a\x04\0=cofferdam:worlds/plugin-with-all-of-its-exports-removed@0.1.0\x04\
-\0\x0b,\x01\0&plugin-with-all-of-its-exports-removed\x03\0\0\0G\x09producers\x01\
-\x0cprocessed-by\x02\x0dwit-component\x070.258.0\x10wit-bindgen-rust\x060.61.1";
+\x05\x1a\x02\x03\0\x04\x04json\x01B\x1d\x02\x03\x02\x01\x1b\x04\0\x04json\x03\0\0\
+\x01r\x02\x04tools\x04args\x01\x04\0\x07request\x03\0\x02\x01k\x01\x01r\x04\x07o\
+utcomes\x04codes\x07messages\x06detail\x04\x04\0\x07failure\x03\0\x05\x01m\x03\x04\
+none\x04read\x05write\x04\0\x07effects\x03\0\x07\x01r\x05\x04names\x0bdescriptio\
+ns\x07effects\x08\x05input\x01\x06output\x01\x04\0\x04tool\x03\0\x09\x01ps\x01r\x02\
+\x05paths\x0b\x05totaly\x04\0\x07changes\x03\0\x0c\x01p\x03\x01j\x01\x01\x01\x06\
+\x01p\x0f\x01@\x01\x08requests\x0e\0\x10\x04\0\x04call\x01\x11\x01@\0\0\x0b\x04\0\
+\x05names\x01\x12\x01p\x0a\x01@\x02\x05querys\x03maxy\0\x13\x04\0\x06search\x01\x14\
+\x01k\x0a\x01@\x01\x04names\0\x15\x04\0\x03get\x01\x16\x01@\0\0\x0d\x04\0\x07cha\
+nged\x01\x17\x03\0\x1acofferdam:host/tools@0.1.0\x05\x1c\x04\0=cofferdam:worlds/\
+plugin-with-all-of-its-exports-removed@0.1.0\x04\0\x0b,\x01\0&plugin-with-all-of\
+-its-exports-removed\x03\0\0\0G\x09producers\x01\x0cprocessed-by\x02\x0dwit-comp\
+onent\x070.258.0\x10wit-bindgen-rust\x060.61.1";
 #[inline(never)]
 #[doc(hidden)]
 pub fn __link_custom_section_describing_imports() {

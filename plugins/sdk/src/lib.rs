@@ -68,6 +68,13 @@ pub mod git_commit {
     pub use crate::bindings::cofferdam::host::git_commit::{Error, Preparation, finish, prepare};
 }
 
+/// Calls of other tools. Needs the grant `tools`.
+pub mod tools {
+    pub use crate::bindings::cofferdam::host::tools::{
+        Changes, Effects, Failure, Request, Tool, call, changed, get, names, search,
+    };
+}
+
 /// Log messages for the operator of the host.
 pub mod log {
     pub use crate::bindings::cofferdam::host::log::{Level, emit};

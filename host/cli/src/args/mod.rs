@@ -31,7 +31,7 @@ pub use plugin::{
 pub use policy::{Granted, Policy, PolicyCommand};
 pub use record::{Log, Report, ReportCommand, Stats, Undo, WaveName};
 pub use role::{RoleArgs, RoleCommand};
-pub use run::{Call, Narrowed, Run, Validate};
+pub use run::{Call, Narrowed, Run, Script, Validate};
 pub use serve::{Client, McpCommand, McpConfig, Serve};
 pub use tools::{ToolFormat, Tools};
 
@@ -145,6 +145,16 @@ Examples:
   cofferdam call read_file '{\"path\": \"README.md\"}'
   cofferdam call edit.apply_patch - < arguments.json")]
     Call(Call),
+    /// Run a Python script that calls tools, and print its result
+    ///
+    /// All changes of the script are one commit, or nothing is changed if it fails. Tools are functions:
+    /// files.read_file(path="a")["content"]. `cofferdam call python.search_tools` shows them.
+    #[command(after_help = "\
+Examples:
+  cofferdam script rename.py --dry-run --format text
+  cofferdam script rename.py --input old=Foo --input new=Bar
+  echo 'len(grep.grep(pattern=\"TODO\")[\"files\"])' | cofferdam script -")]
+    Script(Script),
     /// Serve the tools to MCP clients, on standard input and output or over HTTP
     ///
     /// The role is coder unless --role names another one; main has every tool. Over HTTP, /mcp/ROLE
@@ -337,6 +347,7 @@ impl Command {
         match self {
             Self::Run(Run { printed, .. })
             | Self::Call(Call { printed, .. })
+            | Self::Script(Script { printed, .. })
             | Self::Validate(Validate { printed, .. })
             | Self::Plugin(Plugin { printed, .. })
             | Self::Backend(Backend { printed, .. })

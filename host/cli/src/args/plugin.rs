@@ -193,7 +193,7 @@ pub struct Accepted {
 #[derive(Debug, Args)]
 pub struct Granting {
     /// Grant this of what it asks for (may be repeated): files=read, files=write, scan,
-    /// process=PROGRAM, backends=KIND, cache, history, git-commit, background,
+    /// process=PROGRAM, backends=KIND, cache, history, git-commit, background, tools,
     /// agents=NAME, http=ORIGIN, or all
     #[arg(long, value_name = "CAPABILITY", conflicts_with = "deny")]
     pub grant: Vec<Granted>,

@@ -1,4 +1,4 @@
-//! The commands that make calls, or check them: `run`, `call`, `validate`.
+//! The commands that make calls, or check them: `run`, `call`, `script`, `validate`.
 
 use std::path::PathBuf;
 
@@ -59,6 +59,29 @@ pub struct Call {
     #[arg(default_value = "{}")]
     pub args: String,
     /// The role that the call is made under, or an agent definition (.yaml)
+    #[arg(long, value_name = "ROLE|FILE")]
+    pub role: Option<String>,
+    /// Change nothing, and print the unified diff of what would be changed
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub narrowed: Narrowed,
+}
+
+#[derive(Debug, Args)]
+pub struct Script {
+    #[command(flatten)]
+    pub printed: Printed,
+    /// The script; `-`: standard input
+    #[arg(value_name = "FILE.py")]
+    pub file: PathBuf,
+    /// Give the script a variable: JSON, or else a text (may be repeated)
+    #[arg(long, short, value_name = "NAME=VALUE")]
+    pub input: Vec<String>,
+    /// Only check how it calls tools; nothing is run
+    #[arg(long, conflicts_with = "dry_run")]
+    pub check: bool,
+    /// The role that its calls are made under, or an agent definition (.yaml)
     #[arg(long, value_name = "ROLE|FILE")]
     pub role: Option<String>,
     /// Change nothing, and print the unified diff of what would be changed

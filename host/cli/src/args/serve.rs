@@ -18,6 +18,10 @@ pub struct Serve {
     /// The file that an agent definition is bound to, relative to the workspace
     #[arg(long, value_name = "PATH", requires = "role")]
     pub target: Option<String>,
+    /// List only what runs scripts, and what is named here beside: `scripts` or
+    /// `scripts,files.read_file,grep.*`; scripts call every tool of the role
+    #[arg(long, value_name = "scripts[,TOOL...]", value_delimiter = ',')]
+    pub tools: Vec<String>,
     /// List the schemas of the tools' answers too: for programs, at the cost of tokens for a model
     #[arg(long)]
     pub output_schemas: bool,

@@ -103,6 +103,7 @@ fn set_capabilities(entry: &mut dyn TableLike, granted: &Capabilities) {
         history,
         git_commit,
         background,
+        tools,
         agents,
         http,
         any_origin: _,
@@ -122,6 +123,7 @@ fn set_capabilities(entry: &mut dyn TableLike, granted: &Capabilities) {
     set(entry, "history", history.then(|| true.into()));
     set(entry, "git-commit", git_commit.then(|| true.into()));
     set(entry, "background", background.then(|| true.into()));
+    set(entry, "tools", tools.then(|| true.into()));
     set_names(entry, "agents", agents.clone());
     set_names(entry, "http", http.iter().map(ToString::to_string).collect());
 }
@@ -389,7 +391,7 @@ mod tests {
     const FULL: &str = "[limits]\ncall-ms = 100\n\n# of a\n[grants.a]\nfiles = 'write'\nscan = true\n\
         process = ['git', 'ruff']\narguments.git = { allow = ['status'] }\nstarts.ruff = []\n\
         environment = ['TOKEN']\nbackends = ['linter']\ncache = true\n\
-        history = true\ngit-commit = true\nbackground = true\nagents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
+        history = true\ngit-commit = true\nbackground = true\ntools = true\nagents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
         headers = { Authorization = '${TOKEN}' }\naddress = '127.0.0.1:1'\ntimeout-ms = 5\n\n\
         [[grants.a.network]]\nprograms = ['git']\nbundle = 'npm'\n\n\
         [grants.b]\nenvironment = ['MINE']\n";
@@ -416,6 +418,7 @@ mod tests {
             history,
             git_commit,
             background,
+            tools,
             agents,
             http,
             network,
@@ -428,6 +431,7 @@ mod tests {
                 && *history
                 && *git_commit
                 && *background
+                && *tools
                 && !process.is_empty()
         );
         assert!(!environment.is_empty() && !backends.is_empty() && !agents.is_empty());
@@ -484,6 +488,7 @@ mod tests {
                     history: granted.history,
                     git_commit: granted.git_commit,
                     background: granted.background,
+                    tools: granted.tools,
                     agents: granted.agents.clone(),
                     http: granted.http.iter().cloned().map(OriginSettings::new).collect(),
                     network: Vec::new(),

@@ -154,6 +154,7 @@ fn manifest(
             history,
             git_commit,
             background: _,
+            tools,
             agents: _,
             http,
             any_origin: _,
@@ -165,6 +166,7 @@ fn manifest(
             cache,
             history,
             git_commit,
+            tools,
             ..GrantSettings::default()
         };
         if grant_requests {

@@ -220,6 +220,7 @@ impl CheckedDefinition {
             description: self.0.description.clone(),
             tools,
             installed: false,
+            scripts: None,
             names,
             paths: BTreeMap::new(),
             scope,

@@ -151,6 +151,8 @@ codes! {
         TemporaryLimit => "Have the program write less to its temporary directory.",
         /// The commit has more changes than one record in the history can hold.
         CommitLimit => "Change less in one call or one atomic envelope.",
+        /// The call called other tools too often.
+        NestedCallLimit => "Call tools less often, such as with one pattern instead of many, or raise the key.",
         /// Compiling a plugin that was not built in took too long.
         CompileTimeLimit => "Raise the key, or report it to the plugin's author.",
         /// Compiling a plugin that was not built in took too much memory.
@@ -209,6 +211,8 @@ codes! {
         WorkspaceTooLarge => "Remove the tool from `ask` in the settings, or use a smaller workspace.",
         /// The call gives tasks to agents, whose changes can't be undone with the transaction.
         NotInTransaction => "Make the call in a run that is neither atomic nor a dry run.",
+        /// A tool that calls other tools was called by such a tool.
+        NotNestable => "Call the tool by itself.",
     }
 
     /// The call could not be done, or its changes were not kept. Tools return their own errors with

@@ -99,6 +99,10 @@ pub struct Capabilities {
     /// `cofferdam:host/background`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
+    /// Whether other tools may be called through `cofferdam:host/tools`, each with what its own plugin
+    /// is granted and never more than the role and the scope of the call that calls it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tools: bool,
     /// Agents that may be given tasks through `cofferdam:host/agents`, by their names in the
     /// settings; `*` for all of them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -123,6 +127,7 @@ impl Capabilities {
         history: false,
         git_commit: false,
         background: false,
+        tools: false,
         agents: BTreeSet::new(),
         http: BTreeSet::new(),
         any_origin: false,
@@ -141,6 +146,7 @@ impl Capabilities {
             history: self.history && other.history,
             git_commit: self.git_commit && other.git_commit,
             background: self.background && other.background,
+            tools: self.tools && other.tools,
             agents: match (self.every_agent(), other.every_agent()) {
                 (true, _) => other.agents.clone(),
                 (_, true) => self.agents.clone(),
@@ -169,12 +175,13 @@ impl Capabilities {
             history,
             git_commit: _,
             background: _,
+            tools,
             agents: _,
             http: _,
             any_origin: _,
         } = self.clone();
         let process = process.into_iter().filter(|program| !is_shell(program)).collect();
-        Self { files, scan, process, backends, cache, history, ..Self::NONE }
+        Self { files, scan, process, backends, cache, history, tools, ..Self::NONE }
     }
 
     /// Whether a call may wait for programs: its own, those of backends, or agents.

@@ -26,6 +26,8 @@ pub enum Capability {
     GitCommit,
     /// Written as the word `background`.
     Background,
+    /// Written as the word `tools`.
+    Tools,
     /// Written as `agents=code-implementer`; `agents=*` for every agent of the settings.
     Agent(String),
     /// Written as `http=https://example.org` and the like.
@@ -42,7 +44,7 @@ pub enum CapabilityError {
     #[error(
         "'{0}' is no capability; there are files=read, files=write, scan, process=PROGRAM, \
          backends=linter, backends=test-runner, backends=builder, cache, history, git-commit, \
-         background, agents=NAME and http=https://HOST"
+         background, tools, agents=NAME and http=https://HOST"
     )]
     Unknown(String),
     /// Its origin is invalid.
@@ -61,6 +63,7 @@ impl fmt::Display for Capability {
             Self::History => f.write_str("history"),
             Self::GitCommit => f.write_str("git-commit"),
             Self::Background => f.write_str("background"),
+            Self::Tools => f.write_str("tools"),
             Self::Agent(name) => write!(f, "agents={name}"),
             Self::Http(origin) => write!(f, "http={origin}"),
             Self::AnyOrigin => f.write_str("http=*"),
@@ -79,6 +82,7 @@ impl FromStr for Capability {
             "history" => return Ok(Self::History),
             "git-commit" => return Ok(Self::GitCommit),
             "background" => return Ok(Self::Background),
+            "tools" => return Ok(Self::Tools),
             _ => {}
         }
         match text.split_once('=').ok_or_else(unknown)? {
@@ -109,6 +113,7 @@ impl Capability {
             Self::History => "history",
             Self::GitCommit => "git-commit",
             Self::Background => "background",
+            Self::Tools => "tools",
             Self::Agent(_) => "agents",
             Self::Http(_) | Self::AnyOrigin => "http",
         }
@@ -150,6 +155,7 @@ impl Capability {
             Self::Background => {
                 "leaving its programs running in the sandbox until the session ends".to_owned()
             }
+            Self::Tools => "calling every tool that the role of its own call includes".to_owned(),
             Self::Agent(name) if name == EVERY_AGENT => {
                 "giving tasks to every agent of your settings, none of which is sandboxed: each \
                  can be granted by name, as agents=NAME"
@@ -182,6 +188,7 @@ impl Capabilities {
             history,
             git_commit,
             background,
+            tools,
             agents,
             http,
             any_origin,
@@ -196,6 +203,7 @@ impl Capabilities {
             .chain(history.then_some(Capability::History))
             .chain(git_commit.then_some(Capability::GitCommit))
             .chain(background.then_some(Capability::Background))
+            .chain(tools.then_some(Capability::Tools))
             .chain(agents.iter().cloned().map(Capability::Agent))
             .chain(http.iter().cloned().map(Capability::Http))
             .chain(any_origin.then_some(Capability::AnyOrigin))
@@ -212,6 +220,7 @@ impl Capabilities {
             Capability::History => self.history,
             Capability::GitCommit => self.git_commit,
             Capability::Background => self.background,
+            Capability::Tools => self.tools,
             Capability::Agent(name) => self.every_agent() || self.agents.contains(name),
             Capability::Http(origin) => self.any_origin || self.http.contains(origin),
             Capability::AnyOrigin => self.any_origin,
@@ -247,6 +256,7 @@ impl Capabilities {
             Capability::History => self.history = false,
             Capability::GitCommit => self.git_commit = false,
             Capability::Background => self.background = false,
+            Capability::Tools => self.tools = false,
             Capability::Agent(name) => {
                 self.agents.remove(name);
             }
@@ -275,6 +285,7 @@ impl FromIterator<Capability> for Capabilities {
                 Capability::History => set.history = true,
                 Capability::GitCommit => set.git_commit = true,
                 Capability::Background => set.background = true,
+                Capability::Tools => set.tools = true,
                 Capability::Agent(name) => {
                     set.agents.insert(name);
                 }
@@ -311,6 +322,7 @@ mod tests {
             "history",
             "git-commit",
             "background",
+            "tools",
             "agents=code-implementer",
             "agents=qa",
             "http=https://a.example",
@@ -329,7 +341,8 @@ mod tests {
             ("scan=true", "no capability"),
             ("process=", "no capability"),
             ("backends=linters", "no capability"),
-            ("cache=true", "background, agents=NAME and http=https://HOST"),
+            ("cache=true", "background, tools, agents=NAME and http=https://HOST"),
+            ("tools=files.*", "no capability"),
             ("agents", "no capability"),
             ("agents=", "no capability"),
             ("agents=a b", "no capability"),
@@ -383,6 +396,7 @@ mod tests {
             history: true,
             git_commit: true,
             background: true,
+            tools: true,
             agents: ["*".to_owned(), "qa".to_owned()].into(),
             http: "https://a.example".parse().into_iter().collect(),
             any_origin: true,

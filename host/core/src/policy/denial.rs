@@ -169,6 +169,7 @@ fn lines(plugin: &str, granted: &Capabilities) -> String {
         ("history", granted.history),
         ("git-commit", granted.git_commit),
         ("background", granted.background),
+        ("tools", granted.tools),
     ];
     for (key, is_granted) in switches {
         if is_granted {

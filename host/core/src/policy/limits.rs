@@ -52,6 +52,8 @@ pub struct Limits {
     pub envelope: usize,
     /// Calls of an envelope.
     pub calls: usize,
+    /// Calls of other tools that one call makes.
+    pub nested_calls: usize,
     /// Wall-clock time of compiling a plugin that is not built in.
     pub compile: Duration,
     /// Memory of the process that compiles a plugin, in bytes.
@@ -88,6 +90,7 @@ impl Limits {
         messages: 64 * KIB,
         envelope: 16 * MIB,
         calls: 10_000,
+        nested_calls: 10_000,
         compile: Duration::from_secs(120),
         compile_memory: 2048 * MIB,
     };
@@ -131,6 +134,7 @@ impl Limits {
             messages_kb: size(self.messages, KIB),
             envelope_mb: size(self.envelope, MIB),
             calls: size(self.calls, 1),
+            nested_calls: size(self.nested_calls, 1),
             compile_ms: time(self.compile),
             compile_memory_mb: size(self.compile_memory, MIB),
         }
@@ -172,6 +176,9 @@ impl Limits {
                 "the call made or changed more than {} files, directories and links",
                 self.files
             ),
+            LimitCode::NestedCallLimit => {
+                format!("the call called other tools more than {} times", self.nested_calls)
+            }
             LimitCode::OutputLimit => {
                 format!("the answer is larger than {} KiB", self.output >> 10)
             }
@@ -215,6 +222,7 @@ impl Limits {
             messages: size(self.messages, settings.messages_kb, KIB),
             envelope: size(self.envelope, settings.envelope_mb, MIB),
             calls: size(self.calls, settings.calls, 1),
+            nested_calls: size(self.nested_calls, settings.nested_calls, 1),
             compile: settings
                 .compile_ms
                 .map_or(self.compile, |set| time(self.compile, Duration::from_millis(set.into()))),
@@ -238,7 +246,7 @@ pub struct LimitKey {
 
 impl LimitKey {
     /// All keys.
-    pub const ALL: [Self; 17] = {
+    pub const ALL: [Self; 18] = {
         use HostCode::{Limit, ProgramLimit, Refused};
         use {LimitCode::*, ProgramLimitCode::*};
         const fn key(
@@ -280,6 +288,7 @@ impl LimitKey {
             key("messages-kb", (16 * KIB) as u32, &[], |set| set.messages_kb),
             key("envelope-mb", 256, TOO_LARGE, |set| set.envelope_mb),
             key("calls", 1_000_000, TOO_LARGE, |set| set.calls),
+            key("nested-calls", 1_000_000, &[Limit(NestedCallLimit)], |set| set.nested_calls),
             key("compile-ms", 3_600_000, &[Limit(CompileTimeLimit)], |set| set.compile_ms),
             key("compile-memory-mb", 1 << 20, &[Limit(CompileMemoryLimit)], |set| {
                 set.compile_memory_mb
@@ -394,6 +403,9 @@ pub struct LimitSettings {
     /// Calls of an envelope (default 10,000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u32>,
+    /// Calls of other tools that one call makes, such as a script (default 10,000).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nested_calls: Option<u32>,
     /// Wall-clock time of compiling a plugin that is not built in, in milliseconds (default
     /// 120,000). Only `cofferdam.toml` sets it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -197,6 +197,20 @@ impl Policy {
         self
     }
 
+    /// Turns script mode on in all roles ([`Role::in_script_mode`]).
+    ///
+    /// # Errors
+    /// A text of `also` that is no pattern.
+    pub fn in_script_mode(mut self, also: &[String]) -> Result<Self, PolicyError> {
+        let roles = std::mem::take(&mut self.roles).into_iter();
+        let roles = roles.map(|(name, role)| Ok((name, role.in_script_mode(also)?)));
+        self.roles = roles.collect::<Result<_, String>>().map_err(|message| PolicyError {
+            place: "the tools that are listed beside scripts".to_owned(),
+            message,
+        })?;
+        Ok(self)
+    }
+
     /// The limits of all calls.
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -324,10 +338,12 @@ impl Policy {
             return Err(Denial::List { plugin, tool, list, enough });
         }
         let is_missing = |switch: &Capability| wanted.holds(switch) && !capabilities.holds(switch);
-        let switches = [Capability::History, Capability::GitCommit, Capability::Background];
+        let switches =
+            [Capability::History, Capability::GitCommit, Capability::Background, Capability::Tools];
         if let Some(switch) = switches.into_iter().find(is_missing) {
-            let Capabilities { history, git_commit, background, .. } = wanted;
-            let enough = Box::new(Capabilities { history, git_commit, background, ..capabilities });
+            let Capabilities { history, git_commit, background, tools, .. } = wanted;
+            let enough =
+                Box::new(Capabilities { history, git_commit, background, tools, ..capabilities });
             return Err(Denial::Switch { plugin, tool, switch, enough });
         }
         Ok(Grant {

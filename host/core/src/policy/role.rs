@@ -9,6 +9,9 @@ use super::pattern::{Pattern, without_tools};
 use super::{Executed, LimitSettings, PolicyError, RoleSettings, Scope};
 use crate::name::{RoleName, ToolName, ToolNameError};
 
+/// The built-in plugin whose tools run scripts, and find tools for them.
+const SCRIPTS: &str = "python";
+
 /// A named set of tools, paths and limits.
 #[derive(Debug, Clone)]
 pub struct Role {
@@ -16,6 +19,8 @@ pub struct Role {
     description: String,
     tools: Vec<Pattern>,
     installed: bool,
+    /// In script mode, the tools that are listed besides those for scripts.
+    scripts: Option<Vec<Pattern>>,
     names: BTreeMap<String, ToolName>,
     paths: BTreeMap<ToolName, String>,
     parameters: BTreeMap<ToolName, Value>,
@@ -38,13 +43,14 @@ impl Role {
             place: format!("roles.{name}.{key}"),
             message,
         };
-        let tools = settings
-            .tools
-            .iter()
-            .map(|text| {
-                Pattern::parse(text).ok_or_else(|| wrong("tools", Pattern::invalid_message(text)))
-            })
-            .collect::<Result<_, _>>()?;
+        let patterns = |key: &str, texts: &[String]| {
+            let pattern = |text: &String| {
+                Pattern::parse(text).ok_or_else(|| wrong(key, Pattern::invalid_message(text)))
+            };
+            texts.iter().map(pattern).collect::<Result<Vec<_>, _>>()
+        };
+        let tools = patterns("tools", &settings.tools)?;
+        let scripts = settings.scripts.as_deref().map(|texts| patterns("scripts", texts));
         let tool = |key: &str, name: &str| {
             name.parse().map_err(|error: ToolNameError| wrong(key, error.to_string()))
         };
@@ -58,6 +64,7 @@ impl Role {
             description: settings.description.clone(),
             tools,
             installed: settings.installed,
+            scripts: scripts.transpose()?,
             names,
             paths: paths.collect::<Result<_, PolicyError>>()?,
             parameters: BTreeMap::new(),
@@ -107,7 +114,32 @@ impl Role {
     /// Whether the role includes a tool; `built_in` tells whether its plugin came with the host.
     pub fn allows(&self, plugin: &str, tool: &str, built_in: bool) -> bool {
         let is_installed = self.installed && !built_in;
-        is_installed || self.tools.iter().any(|pattern| pattern.matches(plugin, tool))
+        is_installed
+            || self.tools.iter().any(|pattern| pattern.matches(plugin, tool))
+            || (self.scripts.is_some() && built_in && plugin == SCRIPTS)
+    }
+
+    /// Whether clients list a tool that the role includes: in script mode, only those for scripts and
+    /// the ones that the user named.
+    pub fn lists(&self, plugin: &str, tool: &str) -> bool {
+        let is_listed = |also: &Vec<Pattern>| {
+            plugin == SCRIPTS || also.iter().any(|pattern| pattern.matches(plugin, tool))
+        };
+        self.scripts.as_ref().is_none_or(is_listed)
+    }
+
+    /// This role in script mode; `also` are tools that clients list besides those for scripts. A role
+    /// that is in script mode by the settings stays as it is.
+    ///
+    /// # Errors
+    /// The first text that is no pattern.
+    pub fn in_script_mode(mut self, also: &[String]) -> Result<Self, String> {
+        if self.scripts.is_none() {
+            let pattern =
+                |text: &String| Pattern::parse(text).ok_or_else(|| Pattern::invalid_message(text));
+            self.scripts = Some(also.iter().map(pattern).collect::<Result<_, _>>()?);
+        }
+        Ok(self)
     }
 
     /// The patterns of its tools: `*`, `plugin.*` or `plugin.tool`.
@@ -218,6 +250,28 @@ mod tests {
         assert_eq!(unrestricted.map(|role| role.name().to_string()).collect::<Vec<_>>(), ["main"]);
         let narrow = toml::from_str("tools = ['*']\nscope = ['src']").unwrap();
         assert!(!Role::new("main", &narrow).unwrap().is_unrestricted());
+    }
+
+    #[test]
+    fn in_script_mode_only_tools_for_scripts_and_named_ones_are_listed() {
+        let roles = built_in().unwrap();
+        let coder = &roles[Role::CODER];
+        assert!(coder.lists("files", "read_file") && !coder.allows("python", "run_python", true));
+        let also = ["files.read_file".to_owned()];
+        let scripts = coder.clone().in_script_mode(&also).unwrap();
+        let seen = |plugin, tool| (scripts.allows(plugin, tool, true), scripts.lists(plugin, tool));
+        assert_eq!(seen("python", "run_python"), (true, true));
+        assert_eq!(seen("files", "read_file"), (true, true));
+        assert_eq!(seen("files", "write_file"), (true, false));
+        assert_eq!(seen("shell", "bash"), (false, false));
+        // A plugin of a stranger does not get in by this name.
+        assert!(!roles["reader"].clone().in_script_mode(&[]).unwrap().allows("python", "x", false));
+        assert!(coder.clone().in_script_mode(&["read file".to_owned()]).is_err());
+        let own = toml::from_str("tools = ['*']\nscripts = ['grep.*']").unwrap();
+        let own = Role::new("own", &own).unwrap().in_script_mode(&also).unwrap();
+        assert!(own.lists("grep", "grep") && !own.lists("files", "read_file"));
+        let wrong = toml::from_str("tools = []\nscripts = ['a b']").unwrap();
+        assert_eq!(Role::new("own", &wrong).unwrap_err().place, "roles.own.scripts");
     }
 
     #[test]

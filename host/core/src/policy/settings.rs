@@ -158,6 +158,9 @@ pub struct GrantSettings {
     /// Whether it may leave programs of `process` running after a call, until they are stopped or the
     /// session ends.
     pub background: bool,
+    /// Whether it may call other tools: those of the role of its own call, each with what that tool's
+    /// plugin is granted.
+    pub tools: bool,
     /// Agents of these settings that it may give tasks to, by name; `"*"` for all of them. An agent
     /// is not sandboxed, so a caller of the plugin can do everything that the agent can be told to do.
     pub agents: BTreeSet<String>,
@@ -199,6 +202,7 @@ impl GrantSettings {
             history,
             git_commit,
             background,
+            tools,
             agents,
             http,
             network: _,
@@ -212,6 +216,7 @@ impl GrantSettings {
             history: *history,
             git_commit: *git_commit,
             background: *background,
+            tools: *tools,
             agents: agents.clone(),
             http: http.iter().map(|granted| granted.origin.clone()).collect(),
             any_origin: false,
@@ -236,6 +241,11 @@ pub struct RoleSettings {
     /// Whether it also includes the tools of all plugins that did not come with Cofferdam.
     #[serde(default)]
     pub installed: bool,
+    /// Turns script mode on: clients list only `python.run_python` and `python.search_tools`, which the
+    /// role then includes, and these of its tools (`plugin.*` or `plugin.tool`). Scripts call all of
+    /// its tools.
+    #[serde(default)]
+    pub scripts: Option<Vec<String>>,
     /// Which tool a short name means: `read = "files.read"`.
     #[serde(default)]
     pub names: BTreeMap<String, String>,

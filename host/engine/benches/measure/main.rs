@@ -184,6 +184,7 @@ impl Setup {
             journal: Arc::new(Journal::new(Arc::clone(workspace))),
         };
         let context = CallContext {
+            nested: None,
             id: "0".into(),
             permissions: Permissions {
                 grant: Arc::new(grant),

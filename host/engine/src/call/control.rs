@@ -1,8 +1,8 @@
 //! When a call ends, and why it was stopped.
 
 use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cofferdam_core::outcome::{HostCode, LimitCode, NO_DESCRIPTOR};
@@ -39,6 +39,14 @@ impl fmt::Display for Stop {
 pub struct Control {
     begun: Instant,
     deadline: Instant,
+    /// How long the call may run without the time that calls of other tools take.
+    own: Option<Duration>,
+    /// How long calls of other tools have taken, in microseconds.
+    elsewhere: AtomicU64,
+    /// When the call began to wait for other tools, in microseconds since its beginning; 0: it does not.
+    waits_since: AtomicU64,
+    /// The call that makes this one.
+    parent: Option<Arc<Self>>,
     cancelled: AtomicBool,
     stage: AtomicU8,
     noted: OnceLock<Stop>,
@@ -63,10 +71,40 @@ impl Control {
         Self {
             begun,
             deadline: begun + time,
+            own: None,
+            elsewhere: AtomicU64::new(0),
+            waits_since: AtomicU64::new(0),
+            parent: None,
             cancelled: AtomicBool::new(false),
             stage: AtomicU8::new(stage::WAITING),
             noted: OnceLock::new(),
         }
+    }
+
+    /// A call that calls other tools: it may take `time` with them, and `own` without them.
+    pub fn with_own_time(time: Duration, own: Duration) -> Self {
+        Self { own: Some(own), ..Self::new(time.max(own)) }
+    }
+
+    /// A call that another call makes, which ends with that one at the latest.
+    pub fn nested(time: Duration, parent: &Arc<Self>) -> Self {
+        let nested = Self::new(time);
+        let deadline = nested.deadline.min(parent.deadline);
+        Self { deadline, parent: Some(Arc::clone(parent)), ..nested }
+    }
+
+    /// Counts the time until the returned guard is dropped as that of other tools.
+    pub(crate) fn elsewhere(&self) -> Elsewhere<'_> {
+        self.waits_since.store(micros(self.begun.elapsed()).max(1), Ordering::Relaxed);
+        Elsewhere(self)
+    }
+
+    /// How long the call has run itself.
+    fn own_time(&self) -> Duration {
+        let elapsed = micros(self.begun.elapsed());
+        let since = self.waits_since.load(Ordering::Relaxed);
+        let now = if since == 0 { elapsed } else { since };
+        Duration::from_micros(now.saturating_sub(self.elsewhere.load(Ordering::Relaxed)))
     }
 
     /// How long the call has been running.
@@ -126,16 +164,75 @@ impl Control {
     /// Whether the call was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
+            || self.parent.as_ref().is_some_and(|parent| parent.is_cancelled())
     }
 
     /// The reason if the call has to stop now.
     pub(crate) fn stop(&self) -> Option<Stop> {
-        if self.cancelled.load(Ordering::Relaxed) {
+        if self.is_cancelled() {
             Some(Stop::Cancelled)
-        } else if Instant::now() >= self.deadline {
+        } else if self.own.is_some_and(|own| self.own_time() >= own) {
             Some(Stop::Limit(LimitCode::WallClockLimit))
-        } else {
+        } else if Instant::now() < self.deadline {
             None
+        } else if self.own.is_some() {
+            let message = "the call and the tools that it called took too long (program-call-ms)";
+            Some(Stop::Storage(LimitCode::WallClockLimit.into(), message.to_owned()))
+        } else {
+            Some(Stop::Limit(LimitCode::WallClockLimit))
         }
+    }
+}
+
+/// Counts the time until it is dropped as that of other tools.
+pub(crate) struct Elsewhere<'a>(&'a Control);
+
+impl Drop for Elsewhere<'_> {
+    fn drop(&mut self) {
+        let since = self.0.waits_since.swap(0, Ordering::Relaxed);
+        let took = micros(self.0.begun.elapsed()).saturating_sub(since);
+        self.0.elsewhere.fetch_add(took, Ordering::Relaxed);
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOMENT: Duration = Duration::from_millis(30);
+
+    #[test]
+    fn a_nested_call_ends_with_its_parent() {
+        let parent = Arc::new(Control::new(MOMENT));
+        let nested = Control::nested(Duration::from_secs(60), &parent);
+        assert_eq!(nested.deadline(), parent.deadline());
+        assert!(Control::nested(Duration::ZERO, &parent).deadline() < parent.deadline());
+        assert_eq!(nested.stop(), None);
+        nested.cancel();
+        assert_eq!((parent.stop(), nested.stop()), (None, Some(Stop::Cancelled)));
+        let nested = Control::nested(Duration::from_secs(60), &parent);
+        parent.cancel();
+        assert_eq!(nested.stop(), Some(Stop::Cancelled));
+    }
+
+    #[test]
+    fn the_time_of_other_tools_is_not_the_calls_own() {
+        let control = Control::with_own_time(Duration::from_secs(60), MOMENT);
+        let waiting = control.elsewhere();
+        std::thread::sleep(2 * MOMENT);
+        assert_eq!(control.stop(), None);
+        drop(waiting);
+        assert_eq!(control.stop(), None);
+        std::thread::sleep(MOMENT);
+        assert_eq!(control.stop(), Some(Stop::Limit(LimitCode::WallClockLimit)));
+        let control = Control::with_own_time(Duration::ZERO, MOMENT);
+        let waiting = control.elsewhere();
+        std::thread::sleep(2 * MOMENT);
+        assert!(matches!(control.stop(), Some(Stop::Storage(..))));
+        drop(waiting);
     }
 }

@@ -137,6 +137,22 @@ impl SecretGuard {
         Self { files, earlier, state: Mutex::default() }
     }
 
+    /// A call that this one makes: it may know what this one has read, and what the session has. The user
+    /// is not asked about what it sends.
+    pub(crate) fn of_nested(&self, session: &SecretReads) -> Self {
+        let mut earlier = session.all();
+        self.own().into_iter().chain(self.earlier.iter().cloned()).for_each(|read| {
+            insert(&mut earlier, read);
+        });
+        Self::new(Arc::clone(&self.files), earlier)
+    }
+
+    /// Notes what a call that this one has made has read.
+    pub(crate) fn add_nested(&self, reads: BTreeSet<SecretRead>) {
+        let mut state = self.state();
+        reads.into_iter().for_each(|read| insert(&mut state.own, read));
+    }
+
     /// Begins the call, or begins it again: nothing has been read.
     pub(crate) fn begin(&self) {
         let mut state = self.state();

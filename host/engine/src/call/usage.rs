@@ -19,6 +19,8 @@ pub struct Used {
     pub origins: BTreeSet<Origin>,
     /// The agents that it gave tasks to.
     pub agents: BTreeSet<String>,
+    /// The tools that it called and whose changes the user has to approve.
+    pub asks: BTreeSet<String>,
     /// What all its instances that have ended have used.
     pub usage: Usage,
     /// How many programs it has run.
@@ -36,6 +38,8 @@ pub struct Usage {
     pub host_calls: u64,
     /// What was written to files, in bytes.
     pub written: u64,
+    /// Files, directories and links that were created or changed.
+    pub files: u64,
 }
 
 impl Add for Usage {
@@ -45,6 +49,7 @@ impl Add for Usage {
             memory: self.memory.max(other.memory),
             host_calls: self.host_calls.saturating_add(other.host_calls),
             written: self.written.saturating_add(other.written),
+            files: self.files.saturating_add(other.files),
         }
     }
 }
@@ -58,10 +63,25 @@ impl CallUsage {
         self.lock().agents.insert(name.to_owned());
     }
 
+    /// Adds a tool whose changes the user has to approve.
+    pub(crate) fn add_ask(&self, tool: &str) {
+        self.lock().asks.insert(tool.to_owned());
+    }
+
+    /// The tools whose changes the user has to approve.
+    pub(crate) fn asks(&self) -> Vec<String> {
+        self.lock().asks.iter().cloned().collect()
+    }
+
     /// Adds what one instance has used.
     pub(crate) fn add_usage(&self, usage: Usage) {
         let mut used = self.lock();
         used.usage = used.usage + usage;
+    }
+
+    /// Files, directories and links that were created or changed so far.
+    pub(crate) fn files(&self) -> u64 {
+        self.lock().usage.files
     }
 
     /// Counts a program that is run: the first one is 1.

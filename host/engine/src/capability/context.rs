@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::bindings::cofferdam::backend::types::Error;
 use super::bindings::cofferdam::backend::{building, linters, linting, testing};
+use super::bindings::cofferdam::host::tools;
 use super::http::Http;
 use super::programs::Programs;
 use crate::agent::Team;
 use crate::background::Pool;
-use crate::call::{CallUsage, Control, Observer, Permissions, SecretGuard, Session};
+use crate::call::{CallUsage, Control, Observer, Permissions, SecretGuard, Session, Stop};
 use crate::journal::Journal;
 use cofferdam_core::policy::{BackendKind, Limits};
 use cofferdam_workspace::{Overlay, Workspace};
@@ -54,6 +55,8 @@ pub struct CallContext {
     pub session: Session,
     /// What the call has read of secrets, and what it may send therefore.
     pub secrets: Arc<SecretGuard>,
+    /// Calls other tools; `None` if the call may not do that.
+    pub nested: Option<Arc<dyn NestedCalls>>,
     /// The services that all calls share.
     pub services: Arc<Services>,
 }
@@ -65,6 +68,29 @@ impl CallContext {
         let value = |name: &String| Some((name.clone(), environment.get(name)?.clone()));
         self.permissions.grant.environment.iter().filter_map(value)
     }
+}
+
+/// Calls other tools for one call.
+pub trait NestedCalls: Send + Sync {
+    /// Makes calls, and returns their results in the same order.
+    ///
+    /// # Errors
+    /// Why `caller` has to end.
+    fn call(
+        &self,
+        requests: Vec<tools::Request>,
+        caller: &CallContext,
+    ) -> Result<Vec<Result<String, tools::Failure>>, Stop>;
+
+    /// The qualified names of the tools of the role, sorted.
+    fn names(&self) -> Vec<String>;
+
+    /// The tools that can be called and match any word of the query, the best first. An empty query
+    /// matches all.
+    fn search(&self, query: &str, max: usize) -> Vec<tools::Tool>;
+
+    /// One tool by its qualified name, if it can be called.
+    fn get(&self, name: &str) -> Option<tools::Tool>;
 }
 
 /// Runs linters, test runners and builders, each in an instance of its own with no more

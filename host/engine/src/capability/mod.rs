@@ -1,5 +1,5 @@
 //! What plugins can import: files, bulk reading, native programs, those that are left running, agents,
-//! backends, HTTP, a cache, the history of a session, commits to git, messages, progress.
+//! backends, HTTP, a cache, the history of a session, commits to git, calls of other tools, messages, progress.
 //!
 //! All interfaces are linked here, one line each. What a call may do with them depends on its
 //! [`CallState`], which is created from the permissions of the call.
@@ -26,6 +26,7 @@ mod scan;
 mod spill;
 mod starts;
 mod state;
+mod tools;
 mod waiting;
 mod wasi;
 mod wasi_context;
@@ -41,7 +42,7 @@ use wasmtime::component::{HasSelf, Linker};
 
 pub(crate) use bindings::cofferdam as wit;
 pub(crate) use bindings::{PluginPre, builder, linter, test_runner};
-pub use context::{Backends, CallContext, Services};
+pub use context::{Backends, CallContext, NestedCalls, Services};
 pub use http::Http;
 pub(crate) use meter::Memory;
 pub use programs::Programs;
@@ -73,6 +74,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wit::host::background::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::cache::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::git_commit::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::host::tools::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::history::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::types::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::linting::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;

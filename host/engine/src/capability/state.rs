@@ -60,7 +60,7 @@ impl CallState {
     /// What the instance has used so far.
     pub(crate) fn usage(&self) -> Usage {
         let (memory, host_calls) = self.meter.used(&self.context.limits);
-        Usage { memory, host_calls, written: self.files.written() }
+        Usage { memory, host_calls, written: self.files.written(), files: self.files.changed() }
     }
 
     /// The call's deadline and cancellation.

@@ -16,6 +16,7 @@ use crate::journal::{self, Record};
 use cofferdam_core::envelope::Answer;
 use cofferdam_core::outcome::{Failure, Outcome, SkippedCode, Status};
 use cofferdam_core::policy::{Executed, Files};
+use cofferdam_plugin::registry::ToolEntry;
 use cofferdam_workspace::Transaction;
 
 impl Host {
@@ -34,7 +35,7 @@ impl Host {
         let active = ActiveCall { run, id, usage: Arc::default(), secrets };
         let started = Instant::now();
         let name = call.name().to_owned();
-        let library = journal::library(call.args());
+        let begun = Begun::of(&call);
         let tool = Arc::clone(call.tool());
         let (performed, started) = if skip || is_cancelled(run.options.cancel.as_ref()) {
             let why = if skip { "an earlier call failed" } else { "the run was cancelled" };
@@ -45,18 +46,11 @@ impl Host {
                 Ok(granted) => self.make(&active, granted, shared).await,
             }
         };
-        let Performed { outcome, commit, executed, asked } = performed;
-        let latency = started.elapsed().saturating_sub(asked).as_secs_f64() * 1000.0;
-        let role = run.options.role.as_deref();
-        let mut record = Record::new(&active.id, &tool.qualified_name(), role, &outcome, latency);
-        (record.library, record.library_id) = library;
-        record.commit = commit;
-        record.dry_run = run.options.dry_run;
-        record.add_usage(active.usage.take());
-        record.secrets = active.note_reads(&outcome);
+        let latency = started.elapsed().saturating_sub(performed.asked);
+        let record = begun.record(&active, &performed, latency);
+        let Performed { outcome, executed, .. } = performed;
         let outputs = record.outputs.clone();
         let warnings = named(&executed);
-        record.executed.clone_from(&warnings);
         let has_changed =
             record.outcome() == Status::Executed && tool.tool().effects == Files::Write;
         let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome, warnings };
@@ -71,7 +65,7 @@ impl Host {
     }
 
     /// Grants a call and counts it. Denied calls are not counted.
-    fn allow(
+    pub(super) fn allow(
         &self,
         call: ValidCall,
         run: &RunContext<'_>,
@@ -163,8 +157,8 @@ impl Host {
             let run = async { self.execute_call(active, call, tree, cancelled).await.into() };
             return self.run_if_unchanged(&approved, changes_itself, run).await;
         }
-        let asks = self.executed(active.run) == Executed::Ask && !call.needs_approval();
-        let asks = asks.then(|| call.clone());
+        let may_ask = self.executed(active.run) == Executed::Ask || call.calls_tools();
+        let may_ask = may_ask.then(|| call.clone());
         let transaction = tokio::select! {
             begun = self.begin(options.client, call.limits.call) => {
                 begun.map_err(|error| dispatch::not_begun(&error))?
@@ -183,7 +177,7 @@ impl Host {
         };
         let executed = transaction.executed(None);
         let (transaction, asked) =
-            self.approved_files(active.run, transaction, &executed, asks.as_ref()).await?;
+            self.approved_changes(active, transaction, &executed, may_ask.as_ref()).await?;
         // Cancellation has no effect from here on: the changes are committed.
         if is_cancelled(options.cancel.as_ref()) {
             return Err(dispatch::cancelled());
@@ -202,21 +196,56 @@ impl Host {
         call: GrantedCall,
         transaction: &Transaction,
     ) -> Performed {
-        let savepoint = call.may_write().then(|| transaction.savepoint());
+        let tree = transaction.overlay();
+        let savepoint = call.may_write().then(|| tree.savepoint());
         let cancelled = cancelled(active.run.options.cancel.clone());
-        let outcome = self.execute_call(active, call, transaction.overlay(), cancelled).await;
+        let outcome = self.execute_call(active, call, tree, cancelled).await;
         let mut performed = Performed::from(outcome);
         let Some(savepoint) = savepoint else { return performed };
         if let Outcome::Executed(_) = performed.outcome {
-            performed.executed = transaction.executed(Some(&savepoint));
+            performed.executed = tree.executed(Some(&savepoint));
             let mode = self.executed(active.run);
             if mode != Executed::Named && !performed.executed.is_empty() {
                 performed = not_written(mode, &performed.executed).into();
+            } else if let Some(failure) = Self::not_asked(active) {
+                performed = failure.into();
             }
         }
         if let Outcome::Failed(_) = performed.outcome {
-            transaction.roll_back(savepoint);
+            tree.roll_back(savepoint);
         }
         performed
+    }
+}
+
+/// What is recorded of a call, besides its end.
+pub(super) struct Begun {
+    tool: Arc<ToolEntry>,
+    library: (Option<String>, Option<String>),
+}
+
+impl Begun {
+    pub(super) fn of(call: &ValidCall) -> Self {
+        Self { tool: Arc::clone(call.tool()), library: journal::library(call.args()) }
+    }
+
+    /// The record of the call, which took `latency`.
+    pub(super) fn record(
+        self,
+        active: &ActiveCall<'_>,
+        performed: &Performed,
+        latency: Duration,
+    ) -> Record {
+        let options = active.run.options;
+        let (tool, latency_ms) = (self.tool.qualified_name(), latency.as_secs_f64() * 1000.0);
+        let role = options.role.as_deref();
+        let mut record = Record::new(&active.id, &tool, role, &performed.outcome, latency_ms);
+        (record.library, record.library_id) = self.library;
+        record.commit.clone_from(&performed.commit);
+        record.dry_run = options.dry_run;
+        record.add_usage(active.usage.take());
+        record.executed = named(&performed.executed);
+        record.secrets = active.note_reads(&performed.outcome);
+        record
     }
 }

@@ -32,6 +32,8 @@ pub struct Config {
     /// An additional role, such as that of an agent definition. It replaces a role of the same
     /// name.
     pub role: Option<Role>,
+    /// Turns script mode on in all roles; the tools that are listed besides those for scripts.
+    pub scripts: Option<Vec<String>>,
     /// The cache of compiled code; `None`: each process compiles all plugins.
     pub cache: Option<PathBuf>,
     /// The source of the key that authenticates the host's files in the workspace.
@@ -65,6 +67,7 @@ impl Config {
             installed: Vec::new(),
             settings: Vec::new(),
             role: None,
+            scripts: None,
             cache: None,
             secret: Secret::OfProcess,
             workers: None,

@@ -16,6 +16,8 @@ use crate::dispatch::{self, GrantedCall};
 use crate::runtime::{Answer, CallRequest, LoadError, Prepared, blocking};
 use cofferdam_core::envelope::take_image;
 use cofferdam_core::outcome::Outcome;
+use cofferdam_core::policy::Limits;
+use cofferdam_plugin::registry::ToolEntry;
 use cofferdam_workspace::Overlay;
 
 impl Host {
@@ -34,27 +36,12 @@ impl Host {
             Err(error) => return Outcome::Failed(dispatch::load_failure(&error)),
         };
         let tool = Arc::clone(call.call().tool());
-        let request = self.request(active, call, tree);
+        let control = Arc::new(control(&call));
+        let request = self.request(active, call, tree, control);
         let context = Arc::clone(&request.context);
         active.secrets.begin();
         let answer = self.answered(prepared, request, cancelled).await;
-        // Even if its plugin goes on without what was refused: the user may approve it.
-        if let Some(flow) = active.secrets.wanted() {
-            return Outcome::Failed(not_sent(&flow, "without the approval of the user"));
-        }
-        match answer {
-            Ok(Ok(output)) => {
-                let mut outcome = dispatch::checked(&tool, &output);
-                if !active.run.options.images
-                    && let Outcome::Executed(answer) = &mut outcome
-                {
-                    take_image(&tool.tool().output, answer);
-                }
-                outcome
-            }
-            Ok(Err(error)) => Outcome::Failed(dispatch::tool_failure(&tool, error)),
-            Err(stop) => Outcome::Failed(dispatch::stop_failure(&stop, &context.limits)),
-        }
+        outcome(active, &tool, answer, &context.limits)
     }
 
     /// The plugin of a call, loaded if necessary.
@@ -80,12 +67,15 @@ impl Host {
         }
     }
 
-    fn request(
+    /// The request to run a call on `tree`.
+    pub(super) fn request(
         &self,
         active: &ActiveCall<'_>,
         call: GrantedCall,
         tree: &Arc<Overlay>,
+        control: Arc<Control>,
     ) -> CallRequest {
+        let nested = call.calls_tools().then(|| self.nested_calls(active, &call));
         let GrantedCall { valid, permissions, limits, path_argument, .. } = call;
         let options = active.run.options;
         let tool = valid.tool().tool().name.clone();
@@ -97,12 +87,13 @@ impl Host {
             id: active.id.clone(),
             permissions,
             tree: Arc::clone(tree),
-            control: Arc::new(Control::new(limits.call)),
+            control,
             limits,
             usage: Arc::clone(&active.usage),
             observer: Arc::clone(options.observer.as_ref().unwrap_or(&self.shared.observer)),
             session: options.session.clone(),
             secrets: Arc::clone(&active.secrets),
+            nested,
             services: Arc::clone(&self.services),
         };
         CallRequest {
@@ -128,6 +119,41 @@ impl Host {
                 if control.withdraw() { Err(Stop::Cancelled) } else { running.await }
             }
         }
+    }
+}
+
+/// The control of a call that begins now. One that calls other tools has as much time with them as one
+/// that runs programs.
+fn control(call: &GrantedCall) -> Control {
+    match call.calls_tools() {
+        true => Control::with_own_time(call.limits.program_call, call.limits.call),
+        false => Control::new(call.limits.call),
+    }
+}
+
+/// Checks what a tool returned.
+pub(super) fn outcome(
+    active: &ActiveCall<'_>,
+    tool: &ToolEntry,
+    answer: Answer,
+    limits: &Limits,
+) -> Outcome {
+    // Even if its plugin goes on without what was refused: the user may approve it.
+    if let Some(flow) = active.secrets.wanted() {
+        return Outcome::Failed(not_sent(&flow, "without the approval of the user"));
+    }
+    match answer {
+        Ok(Ok(output)) => {
+            let mut outcome = dispatch::checked(tool, &output);
+            if !active.run.options.images
+                && let Outcome::Executed(answer) = &mut outcome
+            {
+                take_image(&tool.tool().output, answer);
+            }
+            outcome
+        }
+        Ok(Err(error)) => Outcome::Failed(dispatch::tool_failure(tool, error)),
+        Err(stop) => Outcome::Failed(dispatch::stop_failure(&stop, limits)),
     }
 }
 

@@ -1,11 +1,12 @@
-//! Calls that write files which other programs execute by name.
+//! Changes that may need the yes of the user before they are committed: files that other programs execute
+//! by name, and changes by tools that a tool called.
 
 use std::time::{Duration, Instant};
 
 use super::Host;
 use super::approver::Proposal;
 use super::cancel::cancelled;
-use super::context::RunContext;
+use super::context::{ActiveCall, RunContext};
 use crate::dispatch::{self, GrantedCall};
 use crate::runtime::blocking;
 use cofferdam_core::outcome::{DenialCode, Failure};
@@ -33,30 +34,51 @@ impl Host {
         self.policy.executed(run.role)
     }
 
-    /// Decides whether a call that wrote such files may be committed, and asks the user if the
-    /// policy requires it. Returns the transaction, and how long the user took.
-    pub(super) async fn approved_files(
+    /// The failure of a call in a shared transaction, whose changes nobody is asked about.
+    pub(super) fn not_asked(active: &ActiveCall<'_>) -> Option<Failure> {
+        let nested = active.usage.asks();
+        let is_asked = !nested.is_empty() && !active.run.options.dry_run;
+        is_asked.then(|| not_approved(&nested))
+    }
+
+    /// Decides whether the changes of a call may be committed, and asks the user if the policy
+    /// requires it: about files `written` that other programs execute, and about changes by tools
+    /// that the call called. Without `call`, the user is not asked. Returns the transaction, and how
+    /// long the user took.
+    pub(super) async fn approved_changes(
         &self,
-        run: &RunContext<'_>,
+        active: &ActiveCall<'_>,
         transaction: Transaction,
         written: &[ExecutedFile],
-        asks: Option<&GrantedCall>,
+        call: Option<&GrantedCall>,
     ) -> Result<(Transaction, Duration), Failure> {
-        let mode = self.executed(run);
-        if written.is_empty() || mode == Executed::Named {
-            return Ok((transaction, Duration::ZERO));
-        }
-        if mode == Executed::Refused {
+        let mode = self.executed(active.run);
+        if mode == Executed::Refused && !written.is_empty() {
             return Err(not_written(mode, written));
         }
-        // In the other case the user has approved the call already.
-        let Some(call) = asks else { return Ok((transaction, Duration::ZERO)) };
-        let Some(approver) = &run.options.approver else { return Err(not_written(mode, written)) };
+        let nested = active.usage.asks();
+        // A call that the user approved may write such files.
+        let asks_about_files = mode == Executed::Ask && !written.is_empty();
+        let is_asked = |call: &&GrantedCall| {
+            !nested.is_empty() || (asks_about_files && !call.needs_approval())
+        };
+        let Some(call) = call.filter(is_asked) else { return Ok((transaction, Duration::ZERO)) };
+        let options = active.run.options;
+        let Some(approver) = &options.approver else {
+            return Err(match nested.is_empty() {
+                true => not_written(mode, written),
+                false => not_approved(&nested),
+            });
+        };
         let shown = blocking(move || Ok((transaction.preview()?, transaction))).await;
         let (Preview { diff, digest }, transaction) =
             shown.map_err(|error| dispatch::not_committed(&error))?;
         // Lines before the first header of a diff are comments.
-        let mut remarks = named(written).join("\n").into_bytes();
+        let mut remarks = named(written);
+        if !nested.is_empty() {
+            remarks.push(format!("the settings ask about changes by {}", nested.join(", ")));
+        }
+        let mut remarks = remarks.join("\n").into_bytes();
         remarks.extend_from_slice(b"\n\n");
         remarks.extend(diff);
         let (tool, args) = (call.call().tool().qualified_name().into(), call.call().args().clone());
@@ -71,10 +93,21 @@ impl Host {
         let asked = Instant::now();
         tokio::select! {
             approved = approver.approve(&proposal) => drop(approved?),
-            () = cancelled(run.options.cancel.clone()) => return Err(dispatch::cancelled()),
+            () = cancelled(options.cancel.clone()) => return Err(dispatch::cancelled()),
         }
         Ok((transaction, asked.elapsed()))
     }
+}
+
+/// The failure of a call whose changes are discarded because the user can't be asked about those of
+/// the tools that it called.
+fn not_approved(nested: &[String]) -> Failure {
+    let message = format!(
+        "nothing was changed: changes by {} need the yes of a person (`ask` in the settings), and this \
+         client can't ask",
+        nested.join(", ")
+    );
+    Failure::new(DenialCode::ApprovalNeeded, message)
 }
 
 /// The failure of a call whose changes are discarded because it wrote such files.

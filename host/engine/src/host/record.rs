@@ -30,12 +30,13 @@ impl Host {
 
     /// Records each refused call with its first problem, under the tool's own name: the qualified
     /// one if there is such a tool. `tool` is the tool of a single call; an envelope that is refused
-    /// as a whole is recorded as `-`.
+    /// as a whole is recorded as `-`. `parent` is the call that made it.
     pub(super) fn record_refusal(
         &self,
         refusal: &Refusal,
         tool: Option<&str>,
         options: &RunOptions,
+        parent: Option<&str>,
     ) {
         let role = options.role.as_deref();
         let known_role = role.and_then(|role| self.policy.role(role));
@@ -50,7 +51,8 @@ impl Host {
             let name =
                 entry.map_or_else(|| name.to_owned(), |entry| entry.qualified_name().to_string());
             let id = uuid::Uuid::now_v7().to_string();
-            let record = Record::new(&id, &name, role, &outcome, 0.0);
+            let mut record = Record::new(&id, &name, role, &outcome, 0.0);
+            record.parent = parent.map(str::to_owned);
             self.record(record, entry.map(AsRef::as_ref), &options.origin);
         }
     }

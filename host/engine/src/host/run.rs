@@ -241,7 +241,7 @@ impl Host {
         tool: Option<&str>,
         options: &RunOptions,
     ) -> Result<T, Refusal> {
-        begun.inspect_err(|refusal| self.record_refusal(refusal, tool, options))
+        begun.inspect_err(|refusal| self.record_refusal(refusal, tool, options, None))
     }
 
     pub(super) fn check_size(&self, bytes: usize, what: &str) -> Result<(), Refusal> {

@@ -301,6 +301,10 @@ pub struct Record {
     /// The id of the call; empty in lines of other programs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub call: String,
+    /// The id of the call that made this call, such as that of a script. Changes are committed with
+    /// those of that call, or not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// The code of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
@@ -367,6 +371,7 @@ impl Record {
             library_id: None,
             outcome: None,
             call: call.to_owned(),
+            parent: None,
             code: None,
             role: role.map(str::to_owned),
             output_bytes: 0,
@@ -408,7 +413,7 @@ impl Record {
 
     /// Adds the usage of the call.
     pub(crate) fn add_usage(&mut self, used: Used) {
-        let Used { origins, agents, usage, outputs, programs } = used;
+        let Used { origins, agents, usage, outputs, programs, asks: _ } = used;
         self.hosts = origins.iter().map(ToString::to_string).collect();
         self.agents = agents.into_iter().collect();
         self.outputs = outputs;

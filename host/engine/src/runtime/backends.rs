@@ -198,6 +198,7 @@ impl BackendRunner {
         let prepared = self.prepare(entry, &caller.control)?;
         let mut context = caller.clone();
         context.permissions = entry.permissions(&caller.permissions);
+        context.nested = None;
         let context = Arc::new(context);
         // In a new thread, since the caller's stack is in use.
         let timers = Handle::try_current();

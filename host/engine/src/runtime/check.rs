@@ -148,6 +148,7 @@ fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Findin
         "cofferdam:host/history@",
         "cofferdam:host/git-commit@",
         "cofferdam:host/background@",
+        "cofferdam:host/tools@",
         "cofferdam:backend/linters@",
         "cofferdam:backend/test-runners@",
         "cofferdam:backend/builders@",
@@ -163,6 +164,9 @@ fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Findin
     }
     if requests.git_commit && !uses(Needs::GitCommit) {
         unused.push(("/requests/git-commit".to_owned(), "git-commit".to_owned()));
+    }
+    if requests.tools && !uses(Needs::Tools) {
+        unused.push(("/requests/tools".to_owned(), "tools".to_owned()));
     }
     if requests.background && !uses(Needs::Background) {
         unused.push(("/requests/background".to_owned(), "background".to_owned()));

@@ -16,7 +16,10 @@ use cofferdam_core::policy::Limits;
 const MAX_STACK: usize = 1536 << 10;
 
 /// The stack of a thread that runs plugins, in bytes: a plugin's and the host's own.
-pub(super) const THREAD_STACK: usize = MAX_STACK + (1 << 20);
+pub(crate) const THREAD_STACK: usize = MAX_STACK + (1 << 20);
+
+/// The stack of a thread that runs calls: a tool, and a tool that it calls.
+pub(super) const CALL_STACK: usize = 2 * THREAD_STACK;
 
 /// How many threads there may be besides one for each call of a client that is alone: for calls
 /// that take long.

@@ -23,6 +23,7 @@ const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("cofferdam:host/history@0.1.0", Needs::History),
     ("cofferdam:host/git-commit@0.1.0", Needs::GitCommit),
     ("cofferdam:host/background@0.1.0", Needs::Background),
+    ("cofferdam:host/tools@0.1.0", Needs::Tools),
     ("cofferdam:backend/types@0.1.0", Needs::Nothing),
     ("cofferdam:backend/linting@0.1.0", Needs::Nothing),
     ("cofferdam:backend/testing@0.1.0", Needs::Nothing),
@@ -45,6 +46,7 @@ pub(super) enum Needs {
     History,
     GitCommit,
     Background,
+    Tools,
     Http,
 }
 
@@ -66,6 +68,7 @@ impl Needs {
             Self::History => (granted.history, "history = true".to_owned()),
             Self::GitCommit => (granted.git_commit, "git-commit = true".to_owned()),
             Self::Background => (granted.background, "background = true".to_owned()),
+            Self::Tools => (granted.tools, "tools = true".to_owned()),
             Self::Http => (!granted.http.is_empty(), "http = [\"https://HOST\", ...]".to_owned()),
         };
         if met { Ok(()) } else { Err(grant) }
@@ -135,7 +138,7 @@ mod tests {
         }
         // Exports of plugins are not served to them.
         written.retain(|interface| {
-            !["/tools@", "/linter@", "/test-runner@", "/builder@"]
+            ![":tool/tools@", "/linter@", "/test-runner@", "/builder@"]
                 .iter()
                 .any(|exported| interface.contains(exported))
         });
@@ -174,6 +177,12 @@ mod tests {
             (
                 "cofferdam:host/history@0.1.0",
                 Capabilities { history: true, ..Capabilities::NONE },
+                None,
+            ),
+            ("cofferdam:host/tools@0.1.0", granted(Files::Write, true), Some("tools = true")),
+            (
+                "cofferdam:host/tools@0.1.0",
+                Capabilities { tools: true, ..Capabilities::NONE },
                 None,
             ),
             ("cofferdam:backend/linters@0.1.0", programs.clone(), None),

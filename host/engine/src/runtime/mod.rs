@@ -41,6 +41,7 @@ pub use clock::Clock;
 pub use compile::Compiler;
 pub(crate) use compile::compile_if_asked;
 pub use engine::Engine;
+pub(crate) use engine::THREAD_STACK;
 pub use imports::served;
 pub use instance::{Answer, CallRequest, SpentInstance, call};
 pub use prepared::Prepared;

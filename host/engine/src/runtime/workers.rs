@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::engine::{MAX_EXTRA_THREADS, MAX_EXTRA_THREADS_OF_ADDRESS, THREAD_STACK};
+use super::engine::{CALL_STACK, MAX_EXTRA_THREADS, MAX_EXTRA_THREADS_OF_ADDRESS};
 use super::instance::{Answer, CallRequest, call};
 use super::prepared::Prepared;
 use super::queue::{MaxRunning, Queue};
@@ -178,7 +178,7 @@ impl Pool {
         self.threads().number += 1;
         let pool = Arc::clone(self);
         let thread = thread::Builder::new().name("cofferdam-call".to_owned());
-        let spawned = thread.stack_size(THREAD_STACK).spawn(move || {
+        let spawned = thread.stack_size(CALL_STACK).spawn(move || {
             let _timers = pool.timers.enter();
             pool.work();
         });

@@ -97,6 +97,7 @@ pub struct Period {
 #[derive(Debug, Default)]
 struct Tally {
     outcomes: BTreeMap<Status, u64>,
+    nested: u64,
     latencies: Latencies,
     /// The latencies of calls that ran no programs and asked no agents.
     own_latencies: Latencies,
@@ -157,6 +158,9 @@ pub struct Scope {
     pub name: String,
     /// The number of calls, without skipped ones.
     pub calls: u64,
+    /// The number of calls that other calls made, such as scripts.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub nested: u64,
     /// The number of calls that did not succeed.
     pub errors: u64,
     /// `errors / calls`; `None` without calls.
@@ -252,6 +256,7 @@ impl Stats {
                 let outcome = record.outcome();
                 for tally in [&mut self.total, named(&mut self.tools, &record.tool)] {
                     *tally.outcomes.entry(outcome).or_default() += 1;
+                    tally.nested += u64::from(record.parent.is_some());
                     // Skipped calls have no latency.
                     if outcome != Status::Skipped {
                         tally.latencies.add(record.latency_ms);
@@ -321,6 +326,7 @@ impl Tally {
         Scope {
             name: name.to_owned(),
             calls,
+            nested: self.nested,
             errors,
             error_rate: rate(errors, calls),
             skipped,
@@ -331,6 +337,10 @@ impl Tally {
             outcomes: self.outcomes.clone(),
         }
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Returns `part / whole`; `None` if `whole` is 0.

@@ -116,6 +116,10 @@ impl Summary {
             let limits = limits.collect::<Vec<_>>().join(", ");
             facts.push(("limits of", format!("{}: {limits}", plugin.name)));
         }
+        if total.nested > 0 {
+            let nested = format!("{} of {} calls", total.nested, total.calls);
+            facts.push(("made by other calls, such as scripts", nested));
+        }
         facts.push(("commits", self.commits.to_string()));
         if self.total.latency_ms.relative_error > 0.0 {
             let error = self.total.latency_ms.relative_error * 100.0;

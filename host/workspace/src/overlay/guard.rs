@@ -158,7 +158,7 @@ impl Overlay {
 
     /// Returns the files written since the savepoint (without one: all) that other programs execute,
     /// by their names or because git's configuration names them.
-    pub(crate) fn executed(&self, since: Option<&Savepoint>) -> Vec<ExecutedFile> {
+    pub fn executed(&self, since: Option<&Savepoint>) -> Vec<ExecutedFile> {
         let is_new = |place: &str, entry: &Entry| {
             matches!(entry, Entry::Staged(_, kind) if *kind != FileType::Directory)
                 && since.is_none_or(|since| since.entries.get(place) != Some(entry))

@@ -344,7 +344,17 @@ impl Overlay {
         disk::stat(&*self.disk, place).ok().map(|stat| disk::modified(&stat))
     }
 
-    pub(crate) fn savepoint(&self) -> Savepoint {
+    /// Returns the first `most` places of staged and removed files and links, and the number of all.
+    pub fn changed_files(&self, most: usize) -> (Vec<String>, usize) {
+        let state = self.state();
+        let is_file = |entry: &Entry| !matches!(entry, Entry::Staged(_, FileType::Directory));
+        let files = state.entries.iter().filter(|(_, entry)| is_file(entry));
+        let (first, total) = (files.clone().take(most), files.count());
+        (first.map(|(place, _)| place.clone()).collect(), total)
+    }
+
+    /// Returns a savepoint, to roll back to.
+    pub fn savepoint(&self) -> Savepoint {
         let mut state = self.state();
         let savepoint = Savepoint {
             entries: state.entries.clone(),
@@ -358,7 +368,7 @@ impl Overlay {
 
     /// Rolls back to a savepoint. Inodes that were staged since stay in the staging directory until it
     /// is emptied as a whole.
-    pub(crate) fn roll_back(&self, savepoint: Savepoint) {
+    pub fn roll_back(&self, savepoint: Savepoint) {
         let mut state = self.state();
         self.is_changed.store(!savepoint.entries.is_empty(), Ordering::Release);
         state.entries = savepoint.entries;

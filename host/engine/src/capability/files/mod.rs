@@ -145,6 +145,11 @@ impl FileState {
         self.quota.taken()
     }
 
+    /// Files, directories and links created or changed so far.
+    pub(crate) fn changed(&self) -> u64 {
+        self.quota.taken_files()
+    }
+
     /// The write limit that the call has exceeded.
     pub(crate) fn exceeded(&self) -> Option<Exceeded> {
         self.quota.exceeded()
