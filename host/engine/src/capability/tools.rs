@@ -32,9 +32,9 @@ impl Host for CallState {
             let _elsewhere = self.context.control.elsewhere();
             nested.call(requests, &self.context)
         };
-        made.or_else(|stop| {
+        made.map_err(|stop| {
             self.context.control.note(stop);
-            Err(Trap::Interrupt.into())
+            Trap::Interrupt.into()
         })
     }
 
