@@ -89,11 +89,15 @@ impl Post {
         };
         let settings = format!(
             "[programs]\ntier = 'A'\n[grants.courier]\nfiles = 'write'\nscan = true\ncache = true\n\
-             process = ['cat', 'git', 'python3']\n{}{}{settings}",
+             process = ['cat', 'git', 'python3']\n[grants.python]\nfiles = 'write'\ntools = true\n{}{}{settings}",
             origin("https://test.example"),
             origin("https://other.example"),
         );
-        let trial = Trial::with_programs(place, vec![Packed::guest("courier")], &settings);
+        let trial = Trial::with_programs(
+            place,
+            vec![Packed::guest("courier"), Packed::built_in("python")],
+            &settings,
+        );
         Self { server, trial }
     }
 

@@ -167,6 +167,12 @@ impl Packed {
         Self { _directory: Some(directory), path }
     }
 
+    /// A built-in plugin.
+    pub fn built_in(name: &str) -> Self {
+        let path = crate::support::built().join("plugins").join(format!("{name}.wasm"));
+        Self { _directory: None, path }
+    }
+
     /// A guest of `tests/guests`.
     pub fn guest(name: &str) -> Self {
         Self { _directory: None, path: crate::support::guest(name) }

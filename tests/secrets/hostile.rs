@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use cofferdam_core::outcome::Outcome;
 use cofferdam_engine::call::Session;
 use cofferdam_engine::host::RunOptions;
+use serde_json::json;
 
 use super::{OWN, Post, SECRET, in_session};
 use crate::trial::failure;
@@ -38,6 +39,26 @@ fn a_secret_is_known_by_every_name() {
     fs::hard_link(root.join("config/prod.key"), root.join("hard/one")).unwrap();
     post.refused(&[&["scan", "hard", ""], send]);
     post.went(&RunOptions::default(), &[&["read", "harmless.txt"], &["scan", "links", ""], send]);
+}
+
+#[test]
+fn a_script_knows_what_its_calls_have_read() {
+    let post = Post::new(SECRET);
+    let session = Session::default();
+    let read = "courier.go(steps=[['read', 'config/prod.key']])\n";
+    let send = format!(
+        "try:\n    courier.go(steps=[['send', '{OWN}', 'x']])\n    code = 'sent'\n\
+         except ToolError as e:\n    code = e.code\ncode"
+    );
+    for (code, wanted) in [(send.clone(), "sent"), (format!("{read}{send}"), "SecretFlow")] {
+        let args = json!({ "code": code });
+        match post.trial.call_with(&in_session(&session), "python.run_python", args) {
+            Outcome::Executed(output) => assert_eq!(output["value"], wanted, "{code}"),
+            other => panic!("{code}: {other:?}"),
+        }
+    }
+    assert_eq!(post.server.asked().len(), 1);
+    post.refused_in(&in_session(&session), &[&["send", OWN, "x"]]);
 }
 
 #[test]
