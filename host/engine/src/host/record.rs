@@ -17,7 +17,7 @@ impl Host {
             telemetry.ended(&record, tool.map(ToolEntry::qualified_name).as_deref(), origin);
         }
         let fallback = tool.and_then(|tool| fallback(tool, &record));
-        self.append(Entry::Call(record));
+        self.append(Entry::Call(record.into()));
         if let Some(event) = fallback {
             self.append(Entry::Event(event));
         }

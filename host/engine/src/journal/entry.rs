@@ -32,7 +32,7 @@ const MAX_LIBRARY_NAME_BYTES: usize = 200;
 #[schemars(title = "A line of the journal")]
 pub enum Entry {
     /// The result of a call.
-    Call(Record),
+    Call(Box<Record>),
     /// A commit of changes to the workspace.
     Commit(CommitRecord),
     /// The result of a health check of the host.
@@ -68,7 +68,7 @@ impl Entry {
                 if record.latency_ms < 0.0 {
                     return Err(format!("latency_ms is negative: {}", record.latency_ms));
                 }
-                Ok(Self::Call(record))
+                Ok(Self::Call(record.into()))
             }
             Kind { commit: Some(_), .. } => read(line).map(Self::Commit),
             Kind { .. } => {
@@ -490,7 +490,7 @@ mod tests {
         ] {
             let mut record = Record::new("1", "docs.t", None, &executed, 234.0);
             (record.library, record.library_id) = library(&args);
-            let written = serde_json::to_value(Entry::Call(record)).unwrap();
+            let written = serde_json::to_value(Entry::Call(record.into())).unwrap();
             let keys: Vec<&String> = written.as_object().unwrap().keys().collect();
             assert_eq!(keys[..5], ["timestamp", "tool", field, "latency_ms", "status"]);
             assert_eq!((&written[field], &written["status"]), (&json!(value), &json!("success")));

@@ -191,7 +191,7 @@ mod tests {
             Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));
         let entry = |id: &str| {
             let done = Outcome::Executed(serde_json::json!({}));
-            Entry::Call(Record::new(id, "a.b", None, &done, 1.0))
+            Entry::Call(Record::new(id, "a.b", None, &done, 1.0).into())
         };
         journal.append(&entry("1"));
         let current = directory.path().join(OWN).join(FILE_NAME);
@@ -212,7 +212,7 @@ mod tests {
         let first = Record::new("1", "a.b", Some("reader"), &Outcome::Failed(failure), 1.23456);
         let second = Record::new("2", "a.b", None, &Outcome::Executed(serde_json::json!({})), 2.0);
         let third = Entry::Event(Event::fallback("context7_timeout", &first));
-        let (first, second) = (Entry::Call(first), Entry::Call(second));
+        let (first, second) = (Entry::Call(first.into()), Entry::Call(second.into()));
         journal.append(&first);
         let own = directory.path().join(".cofferdam");
         std::fs::rename(own.join("journal.jsonl"), own.join("journal.jsonl.1")).unwrap();
