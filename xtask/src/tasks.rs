@@ -1,6 +1,7 @@
 //! The commands that combine other steps.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::thread;
 
@@ -113,8 +114,11 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
         .current_dir(&project.root)
         .args(["test", "--release", "--workspace", "--no-fail-fast"])
         .args(filter)
-        .arg("--")
-        .args(arguments);
+        .arg("--");
+    if !arguments.iter().any(|argument| argument.starts_with("--test-threads")) {
+        tests.arg(format!("--test-threads={}", threads()));
+    }
+    tests.args(arguments);
     process::run("testing", &mut tests)?;
     for directory in TESTED_APART {
         let mut tests = cargo();
@@ -130,6 +134,12 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
         process::run(&format!("testing {directory}"), &mut tests)?;
     }
     Ok(())
+}
+
+/// How many tests run at a time: half as many again as there are cores, since tests wait for programs.
+fn threads() -> usize {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    cores + cores.div_ceil(2)
 }
 
 /// Kills the host `count` times; see `tests/crash/kills.rs`.
