@@ -5,7 +5,6 @@
 //! A caller never waits for another thread of the pool, so callers on all threads can't block each
 //! other.
 
-use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -21,7 +20,7 @@ use super::execute::outcome;
 use super::executed::not_written;
 use crate::call::{Control, Observer, Stop};
 use crate::capability::wit::host::tools::{Effects, Failure as NestedFailure, Request, Tool};
-use crate::capability::{CallContext, NestedCalls};
+use crate::capability::{CallContext, NestedCalls, cores};
 use crate::dispatch::{self, GrantedCall, ValidCall};
 use crate::runtime::{self, THREAD_STACK};
 use cofferdam_core::envelope::{self, Call};
@@ -317,7 +316,7 @@ fn nested_failure(failure: &Failure) -> NestedFailure {
 /// Calls `work` with each item, on as many threads as there are cores, of which this is one. Returns the
 /// results in the order of the items.
 fn side_by_side<I: Send, T: Send>(items: Vec<I>, work: impl Fn(I) -> T + Sync) -> Vec<T> {
-    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(items.len());
+    let threads = cores().min(items.len());
     if threads < 2 {
         return items.into_iter().map(work).collect();
     }
