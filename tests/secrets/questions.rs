@@ -20,7 +20,7 @@ fn a_yes_is_for_one_call_and_one_origin() {
                  https://test.example";
     assert_eq!(user.asked(), [asked]);
     assert_eq!(post.server.asked().len(), 2);
-    // The same again is another call.
+    // Each call is asked about anew.
     post.went(&options, &[&["send", OWN, "x"]]);
     assert_eq!(user.asked(), [asked, asked]);
     post.went(&options, &[&["send", OWN, "x"], &["send", OTHER, "x"]]);

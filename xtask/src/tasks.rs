@@ -136,7 +136,7 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
     Ok(())
 }
 
-/// How many tests run at a time: half as many again as there are cores, since tests wait for programs.
+/// How many tests run at a time: one and a half for each core, since tests wait for programs.
 fn threads() -> usize {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     cores + cores.div_ceil(2)

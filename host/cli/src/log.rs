@@ -1,5 +1,6 @@
 //! `cofferdam log`: shows the journal, diffs of commits, and kept output of programs.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -40,10 +41,15 @@ pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliEr
     }
     let journal = Journal::new(workspace);
     let is_tree = args.tool.is_none() && !args.failed && !args.commits;
-    let is_wanted =
-        |entry: &Entry| matches_filters(entry, args) && !(is_tree && parent(entry).is_some());
+    let has_nested = Cell::new(false);
+    let is_wanted = |entry: &Entry| {
+        let is_nested = is_tree && parent(entry).is_some();
+        has_nested.set(has_nested.get() || is_nested);
+        !is_nested && matches_filters(entry, args)
+    };
     let (mut entries, unreadable) = journal.latest(args.limit, is_wanted)?;
-    if is_tree {
+    // It reads the whole journal again.
+    if has_nested.get() {
         entries = with_nested(&journal, entries)?;
     }
     if output.format() == Format::Text {
@@ -75,9 +81,6 @@ fn with_nested(journal: &Journal, entries: VecDeque<Entry>) -> Result<VecDeque<E
     let calls: HashSet<String> = entries.iter().filter_map(call).collect();
     let is_nested = |entry: &Entry| parent(entry).is_some_and(|parent| calls.contains(parent));
     let (nested, _) = journal.latest(MAX_NESTED, is_nested)?;
-    if nested.is_empty() {
-        return Ok(entries);
-    }
     let mut of_call: HashMap<String, Vec<Entry>> = HashMap::new();
     for entry in nested {
         let parent = parent(&entry).unwrap_or_default().to_owned();

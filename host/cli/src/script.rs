@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::args::{Call, Global, Narrowed, Printed, Script};
+use super::args::{Call, Global, Script};
 use super::output::Output;
 use super::{CliError, call, setup};
 
@@ -12,19 +12,13 @@ pub fn execute(global: &Global, args: &Script, output: &Output) -> Result<u8, Cl
     let inputs = input.iter().map(|text| variable(text)).collect::<Result<Map<_, _>, _>>()?;
     let check = if *check { "only" } else { "before" };
     let arguments = json!({ "code": code, "inputs": inputs, "check": check });
-    let Narrowed { scope, target, call_ms, memory_mb } = narrowed;
     let call = Call {
-        printed: Printed { format: printed.format },
+        printed: printed.clone(),
         tool: "python.run_python".to_owned(),
         args: arguments.to_string(),
         role: role.clone(),
         dry_run: *dry_run,
-        narrowed: Narrowed {
-            scope: scope.clone(),
-            target: target.clone(),
-            call_ms: *call_ms,
-            memory_mb: *memory_mb,
-        },
+        narrowed: narrowed.clone(),
     };
     call::make(global, &call, true, output)
 }

@@ -60,8 +60,8 @@ impl Offer {
     }
 }
 
-/// Returns the tools of a role that it can call and that are listed: those that are granted, and those that work on a
-/// target file only if the role has a scope.
+/// Returns the tools of a role that it can call and that clients list: those that are granted, and those
+/// that work on a target file only if the role has a scope.
 fn entries<'a>(
     host: &'a Host,
     role: Option<&'a Role>,

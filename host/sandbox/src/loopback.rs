@@ -32,7 +32,7 @@ pub(crate) enum Operation {
     Listen = 3,
     /// Opens a socket that is being connected to a port, by IPv4.
     ConnectV4 = 4,
-    /// The same by IPv6.
+    /// Opens a socket that is being connected to a port, by IPv6.
     ConnectV6 = 5,
 }
 

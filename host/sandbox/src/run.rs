@@ -76,7 +76,7 @@ impl Helper {
 
     /// Sends a request to a helper: to the one that is kept ready, if there is one.
     fn start(&self, request: &Request, input: &[u8]) -> Result<Running, SandboxError> {
-        // One that somebody has killed takes no request.
+        // One that was killed takes no request.
         let ready = self.ready.as_ref().and_then(|ready| locked(ready).take());
         let ready = ready.filter(|ready| ready.control.request(request, input).is_ok());
         let running = match ready {

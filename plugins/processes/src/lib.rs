@@ -39,7 +39,7 @@ pub struct StartArgs {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadArgs {
-    /// The program.
+    /// The id of the program, as `start_process` returned it.
     pub process_id: String,
     /// The first byte; without it, the end of the output is returned.
     pub offset: Option<u64>,
@@ -52,7 +52,7 @@ pub struct ReadArgs {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StopArgs {
-    /// The program.
+    /// The id of the program, as `start_process` returned it.
     pub process_id: String,
 }
 

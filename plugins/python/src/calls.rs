@@ -193,7 +193,7 @@ impl<'a> Calls<'a> {
         Ok(Request { tool, args: Value::Object(arguments).to_string() })
     }
 
-    /// The arguments of a tool. One that can't be called has none of its own, and takes any.
+    /// The arguments of a tool. For a tool that can't be called, any arguments are accepted: the call fails.
     pub fn signature(&mut self, tool: &str) -> &Signature {
         let host = self.host;
         self.signatures.entry(tool.to_owned()).or_insert_with(|| {

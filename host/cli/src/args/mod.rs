@@ -99,7 +99,7 @@ impl Global {
 }
 
 /// How a result is printed.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Printed {
     /// How the result is printed
     #[arg(long, global = true, value_enum, default_value_t = Format::Json)]

@@ -33,7 +33,7 @@ pub struct Run {
 }
 
 /// What narrows the calls of a run, below what holds anyway.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Narrowed {
     /// Let calls touch only this file or directory (may be repeated), within the role's scope
     #[arg(long, value_name = "PATH")]

@@ -205,7 +205,7 @@ codes! {
         /// Too many questions wait for an answer of the user.
         TooManyQuestions => "Try again when the user has answered.",
         /// The call, or an earlier one of its session, has read a secret of the settings, and it would send
-        /// something to an origin that is not allowed for that secret, which nobody has approved.
+        /// something to an origin that is not allowed for that secret, which the user has not approved.
         SecretFlow => "Use an MCP client that supports elicitation, make the call in a session that has not read the secret, or name the origin in `secrets` in the settings.",
         /// The workspace is too large to be compared with what the user approved.
         WorkspaceTooLarge => "Remove the tool from `ask` in the settings, or use a smaller workspace.",

@@ -168,12 +168,10 @@ impl Policy {
             for (name, settings) in &layer.roles {
                 policy.roles.insert(name.as_str().into(), Role::new(name, settings)?);
             }
-            for text in &layer.ask {
-                policy.ask.push(Pattern::parse(text).ok_or_else(|| PolicyError {
-                    place: "ask".to_owned(),
-                    message: Pattern::invalid_message(text),
-                })?);
-            }
+            policy.ask.extend(
+                Pattern::parse_all(&layer.ask)
+                    .map_err(|message| PolicyError { place: "ask".to_owned(), message })?,
+            );
             policy.executed = policy.executed.max(layer.executed);
             policy.limits = policy.limits.with(&layer.limits)?;
             policy.retention = policy.retention.with(&layer.history);

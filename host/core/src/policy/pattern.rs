@@ -13,8 +13,16 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
-    /// Parses a pattern; returns `None` if it is invalid.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    /// Parses patterns.
+    ///
+    /// # Errors
+    /// The message for the first one that is invalid.
+    pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Self>, String> {
+        let invalid = |text| format!("'{text}' is no tool; write '*', 'plugin.*' or 'plugin.tool'");
+        texts.iter().map(|text| Self::parse(text).ok_or_else(|| invalid(text))).collect()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::All);
         }
@@ -33,11 +41,6 @@ impl Pattern {
             Self::Plugin(name) => name == plugin,
             Self::Tool(name) => name.parts() == (plugin, tool),
         }
-    }
-
-    /// The message for an invalid pattern.
-    pub(super) fn invalid_message(text: &str) -> String {
-        format!("'{text}' is no tool; write '*', 'plugin.*' or 'plugin.tool'")
     }
 }
 

@@ -43,14 +43,10 @@ impl Role {
             place: format!("roles.{name}.{key}"),
             message,
         };
-        let patterns = |key: &str, texts: &[String]| {
-            let pattern = |text: &String| {
-                Pattern::parse(text).ok_or_else(|| wrong(key, Pattern::invalid_message(text)))
-            };
-            texts.iter().map(pattern).collect::<Result<Vec<_>, _>>()
-        };
-        let tools = patterns("tools", &settings.tools)?;
-        let scripts = settings.scripts.as_deref().map(|texts| patterns("scripts", texts));
+        let tools =
+            Pattern::parse_all(&settings.tools).map_err(|message| wrong("tools", message))?;
+        let scripts = settings.scripts.as_deref().map(Pattern::parse_all).transpose();
+        let scripts = scripts.map_err(|message| wrong("scripts", message))?;
         let tool = |key: &str, name: &str| {
             name.parse().map_err(|error: ToolNameError| wrong(key, error.to_string()))
         };
@@ -64,7 +60,7 @@ impl Role {
             description: settings.description.clone(),
             tools,
             installed: settings.installed,
-            scripts: scripts.transpose()?,
+            scripts,
             names,
             paths: paths.collect::<Result<_, PolicyError>>()?,
             parameters: BTreeMap::new(),
@@ -135,9 +131,7 @@ impl Role {
     /// The first text that is no pattern.
     pub fn in_script_mode(mut self, also: &[String]) -> Result<Self, String> {
         if self.scripts.is_none() {
-            let pattern =
-                |text: &String| Pattern::parse(text).ok_or_else(|| Pattern::invalid_message(text));
-            self.scripts = Some(also.iter().map(pattern).collect::<Result<_, _>>()?);
+            self.scripts = Some(Pattern::parse_all(also)?);
         }
         Ok(self)
     }

@@ -50,7 +50,7 @@ impl Session {
         self.background.as_ref()
     }
 
-    /// The same session, which shares what was read with other ones.
+    /// This session, sharing what was read with other sessions.
     #[must_use]
     pub fn with_reads(self, reads: SecretReads) -> Self {
         Self { reads, ..self }

@@ -103,7 +103,7 @@ impl CallState {
         let permit = background.reserve(&self.context.services.background)?;
         // The workspace itself, so that it sees later commits; nothing of this call is staged.
         let tree = self.context.services.workspace.plain();
-        let Prepared { sandbox, mut described, view: _, network, cache } =
+        let Prepared { sandbox, mut described, network, cache, .. } =
             self.prepare(command, tree)?;
         limit(&mut described, command.timeout_ms);
         described.loopback = sandbox.tier() == sandbox::Tier::A;
@@ -124,7 +124,7 @@ impl CallState {
         };
         let watch = Watch {
             program: Arc::clone(&program),
-            permit,
+            _permit: permit,
             egress,
             cache: cache.as_ref().map(|_| self.context.limits.cache as u64),
             permissions: self.context.permissions.clone(),
@@ -215,7 +215,7 @@ fn limit(described: &mut sandbox::Command, timeout_ms: u32) {
 /// What has to live as long as a program.
 struct Watch {
     program: Arc<background::Program>,
-    permit: Permit,
+    _permit: Permit,
     egress: Option<crate::egress::Egress>,
     /// The size of the plugin's cache, if the program has one.
     cache: Option<u64>,
@@ -259,10 +259,8 @@ impl Watch {
             Err(error) => Ended::Failed(error.to_string()),
         };
         drop((cache, reach));
-        let Self { program, permit, .. } = &self;
-        program.end(ended);
-        self.record(Event::PROGRAM_ENDED, Some(&program.status()));
-        let _ = permit;
+        self.program.end(ended);
+        self.record(Event::PROGRAM_ENDED, Some(&self.program.status()));
     }
 
     /// Adds to the output what the program tried to reach and was not granted.

@@ -54,6 +54,7 @@ pub(super) struct Prepared<'a> {
     pub(super) view: NativeView,
     pub(super) network: Option<Network>,
     pub(super) cache: Option<Cache<'a>>,
+    write_limits: WriteLimits<'a>,
 }
 
 impl Host for CallState {
@@ -79,9 +80,8 @@ impl CallState {
     fn run_program(&self, command: &Command) -> std::result::Result<Output, Error> {
         self.allow_program(command)?;
         let tree = Arc::clone(self.files.tree());
-        let Prepared { sandbox, described, view, network, cache } = self.prepare(command, &tree)?;
-        let (limits, plugin) = (&self.context.limits, self.context.permissions.plugin());
-        let write_limits = WriteLimits::new(&view, cache.as_ref(), limits, plugin);
+        let Prepared { sandbox, described, view, network, cache, write_limits } =
+            self.prepare(command, &tree)?;
         let top = self.top(&view);
         let workspace_shown = top.display().to_string();
         let copy = matches!(view.kind(), ViewKind::Copy(_)).then(|| top.to_owned());
@@ -140,13 +140,14 @@ impl CallState {
             described.readable.extend(self.outside(view.kind())?);
         }
         let (limits, plugin) = (&self.context.limits, self.context.permissions.plugin());
-        described.bounded = WriteLimits::new(&view, cache.as_ref(), limits, plugin).bounded;
+        let write_limits = WriteLimits::new(&view, cache.as_ref(), limits, plugin);
+        described.bounded.clone_from(&write_limits.bounded);
         self.narrow(&mut described, command, &toolchains)?;
         if let Some(network) = &network {
             network.describe(&mut described);
         }
         described.loopback = self.reaches_programs(command);
-        Ok(Prepared { sandbox, described, view, network, cache })
+        Ok(Prepared { sandbox, described, view, network, cache, write_limits })
     }
 
     /// The directory that a program sees as the workspace.

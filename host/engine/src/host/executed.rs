@@ -34,7 +34,7 @@ impl Host {
         self.policy.executed(run.role)
     }
 
-    /// The failure of a call in a shared transaction, whose changes nobody is asked about.
+    /// The failure of a call in a shared transaction, about whose changes the user is not asked.
     pub(super) fn not_asked(active: &ActiveCall<'_>) -> Option<Failure> {
         let nested = active.usage.asks();
         let is_asked = !nested.is_empty() && !active.run.options.dry_run;

@@ -86,7 +86,7 @@ impl NestedCalls for CallsOfTool {
         let mut requests = requests.into_iter().peekable();
         while let Some(first) = requests.next() {
             let mut group = vec![first];
-            if self.only_reads(&group[0]) {
+            if requests.peek().is_some() && self.only_reads(&group[0]) {
                 while let Some(next) = requests.next_if(|request| self.only_reads(request)) {
                     group.push(next);
                 }

@@ -147,9 +147,7 @@ impl Workers {
             }
         }
     }
-}
 
-impl Workers {
     /// Runs blocking work that is brief as a rule: on the thread of a call that has just ended, if one
     /// polls for the next call, since waking another thread can take longer than the work.
     pub async fn brief<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -159,12 +157,13 @@ impl Workers {
             // The caller may have dropped its future.
             let _ = answer.send(done);
         };
-        if let Err(Job::Other(job)) =
-            self.pool.queue.hand(Client::default(), Job::Other(Box::new(job)))
-        {
+        let handed = self.pool.queue.hand(Client::default(), Job::Other(Box::new(job)));
+        let is_handed = handed.is_ok();
+        if let Err(Job::Other(job)) = handed {
             tokio::task::spawn_blocking(job);
         }
-        let done = match soon(&mut answered).await {
+        let early = if is_handed { soon(&mut answered).await } else { None };
+        let done = match early {
             Some(done) => Ok(done),
             None => answered.await,
         };

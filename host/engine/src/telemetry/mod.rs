@@ -1,6 +1,7 @@
 //! Telemetry for the operator's systems: a span for each call, and metrics, sent with
 //! OpenTelemetry's protocol (OTLP over HTTP) by its own exporters, which use the user's HTTP client. It
-//! is off unless the environment names a target. When it is on, it costs a call only a few allocations, and calls never wait for it.
+//! is off unless the environment names a target. When it is on, it costs a call only a few allocations,
+//! and calls never wait for it.
 //!
 //! Names follow OpenTelemetry's semantic conventions for MCP and generative AI,
 //! <https://github.com/open-telemetry/semantic-conventions-genai>. Arguments, results, and messages
