@@ -174,14 +174,14 @@ fn a_killed_host_leaves_a_repository_that_git_accepts() {
     place.write("a", "measured\n");
     assert!(run().wait().unwrap().success());
     let whole = begun.elapsed();
-    let (mut old, mut new) = (0, 0);
+    // What the host writes to the repository is the end of the call: the kills come ever closer to it,
+    // from either side.
+    let (mut old, mut new, mut part) = (0, 0, 0.9);
     for turn in 0..KILLS {
         let content = format!("{turn}\n");
         place.write("a", &content);
         let before = git(&top, &["rev-parse", "HEAD"]);
         let mut child = run();
-        // What the host writes to the repository is the end of the call.
-        let part = 0.7 + 0.5 * f64::from(turn) / f64::from(KILLS);
         std::thread::sleep(whole.mul_f64(part));
         // The process may have ended by itself.
         let _ = kill_process(Pid::from_child(&child), Signal::KILL);
@@ -192,10 +192,12 @@ fn a_killed_host_leaves_a_repository_that_git_accepts() {
         git(&top, &["fsck", "--strict"]);
         if git(&top, &["rev-parse", "HEAD"]) == before {
             old += 1;
+            part *= 1.04;
             let (ended, results) = act(&place, &[], &[commit(&["a"])]);
             assert_eq!(ended.status, 0, "{turn}: {results:?}");
         } else {
             new += 1;
+            part /= 1.05;
         }
         assert_eq!(git(&top, &["rev-parse", "HEAD~"]), before, "{turn}");
         assert_eq!(git(&top, &["show", "HEAD:a"]), content.trim_end(), "{turn}");
