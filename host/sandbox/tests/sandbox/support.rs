@@ -175,7 +175,8 @@ impl Place {
     pub fn helper_program(&self) -> PathBuf {
         let program = self.outside().join("helper");
         if !program.exists() {
-            fs::copy(&self.setting.binary, &program).unwrap();
+            // Not a copy: a process that is started meanwhile would have it open for writing for a moment.
+            std::os::unix::fs::symlink(&self.setting.binary, &program).unwrap();
         }
         program
     }
