@@ -389,6 +389,26 @@ fn generated_scripts_that_end_badly_change_nothing() {
     assert_eq!(value(&place, "1"), json!(1));
 }
 
+/// Answers for a model are short; what a script reads and writes back is whole.
+#[test]
+fn large_files_and_long_lists_are_whole() {
+    let place = Place::new();
+    let text: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
+    place.write("large", &text);
+    (0..1_500)
+        .for_each(|n| place.write(&format!("directory/a-file-with-a-long-name-{n}"), "needle\n"));
+    let code = "text = files.read_file(path='large')['content']\n\
+                files.write_file(path='large', content=text.replace('line', 'LINE'))\n\
+                [len(grep.grep(pattern='needle')['files']), len(text)]";
+    assert_eq!(value(&place, code), json!([1_500, text.len()]));
+    assert_eq!(place.read("large"), text.replace("line", "LINE"));
+    let ended = script(&place, &[], "len(files.glob(pattern='directory/*')['files']) < 1500");
+    let output = ended.json();
+    assert_eq!(output["value"], true);
+    let note = output["note"].as_str().unwrap();
+    assert!(note.starts_with("files.glob returned only a part"), "{note}");
+}
+
 #[test]
 fn tools_are_found_as_signatures() {
     let place = Place::new();

@@ -119,7 +119,7 @@ pub struct RunOutput {
     pub more_changed: Option<u32>,
     /// What the author may have overlooked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub note: Option<&'static str>,
+    pub note: Option<String>,
 }
 
 /// The arguments of `search_tools`.

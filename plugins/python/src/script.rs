@@ -62,6 +62,7 @@ pub fn run(args: RunArgs, host: &dyn Host) -> Result<RunOutput, ToolError> {
         return Err(error::not_awaited(&request.tool, script.waiting.len()));
     }
     let value = to_json(&value).map_err(|what| error::no_json(&what))?;
+    let partial = script.calls.note();
     let calls = script.calls.into_counts();
     let Changes { paths, total } = match calls.is_empty() {
         true => Changes { paths: Vec::new(), total: 0 },
@@ -76,7 +77,7 @@ pub fn run(args: RunArgs, host: &dyn Host) -> Result<RunOutput, ToolError> {
         calls,
         changed: paths,
         more_changed: (more > 0).then_some(more),
-        note: is_silent.then_some(NO_VALUE),
+        note: partial.or_else(|| is_silent.then(|| NO_VALUE.to_owned())),
     })
 }
 
@@ -89,7 +90,7 @@ fn compiled(
 ) -> Result<RunOutput, ToolError> {
     let names = inputs.into_iter().map(|(name, _)| name).collect();
     match MontyRun::new(source.code, NAME, names, CompileOptions::default()) {
-        Ok(_) => Ok(RunOutput { note: Some(NOT_RUN), ..RunOutput::default() }),
+        Ok(_) => Ok(RunOutput { note: Some(NOT_RUN.to_owned()), ..RunOutput::default() }),
         Err(exception) => Err(error::of_exception(&exception, code, calls, &Printed::default())),
     }
 }
