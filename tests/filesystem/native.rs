@@ -159,7 +159,9 @@ impl Native {
         let mode = if flags.contains(OFlags::CREATE) { 0o666.into() } else { Mode::empty() };
         let base = self.base(place)?;
         let flags = flags | OFlags::CLOEXEC;
-        rustix::fs::openat2(base, &place.path, flags, mode, ResolveFlags::BENEATH)
+        let open = || rustix::fs::openat2(base, &place.path, flags, mode, ResolveFlags::BENEATH);
+        // A path with `..` has to be tried again if anything on the system is renamed meanwhile: openat2(2).
+        std::iter::repeat_with(open).find(|opened| !matches!(opened, Err(Errno::AGAIN))).unwrap()
     }
 
     fn names(&self, place: &Place) -> Result<Vec<String>, Errno> {

@@ -99,7 +99,7 @@ impl Sbom {
         let manifest = workspace.join("Cargo.toml");
         let mut command = cargo();
         command
-            .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+            .args(["metadata", "--format-version", "1", "--locked"])
             .args(["--filter-platform", target, "--manifest-path"])
             .arg(&manifest);
         let metadata: Metadata = serde_json::from_str(&output(&mut command)?)?;
