@@ -230,7 +230,9 @@ impl<'a> Calls<'a> {
     pub fn note(&self) -> Option<String> {
         let tools: Vec<&str> = self.partial.iter().map(String::as_str).collect();
         let tools = (!tools.is_empty()).then(|| tools.join(", "))?;
-        Some(format!("{tools} returned only a part (`truncated`): narrow what they look for"))
+        Some(format!(
+            "{tools} returned only a part (`truncated`, `left_out`): narrow it, or get the rest"
+        ))
     }
 
     fn result(
@@ -241,7 +243,7 @@ impl<'a> Calls<'a> {
         match result {
             Ok(text) => match serde_json::from_str::<Value>(&text) {
                 Ok(value) => {
-                    if value["truncated"] == true {
+                    if value["truncated"] == true || value["left_out"].is_string() {
                         self.partial.insert(tool.to_owned());
                     }
                     Ok(from_json(value))
