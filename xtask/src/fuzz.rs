@@ -27,8 +27,6 @@ pub fn run_all(project: &Project) -> Result<()> {
             .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
             // The targets are safe Rust: the address sanitizer would only double the time.
             .args(["fuzz", words[0], "--sanitizer", "none"])
-            // Without it, functions that no target calls are compiled as well.
-            .arg("--strip-dead-code")
             .args(&words[1..]);
         fuzz
     };
