@@ -27,10 +27,6 @@ const RESERVED_VARIABLES: [&str; 4] = ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME
 /// The prefix of the dynamic loader's variables, which a plugin can't set either.
 const LOADER_PREFIX: &str = "LD_";
 
-/// The minimum length of granted variables that are redacted in the output of programs, in bytes:
-/// shorter values occur in any text.
-const MIN_SECRET_BYTES: usize = 6;
-
 /// One run of a program.
 pub(super) struct ProgramRun<'a> {
     pub(super) context: &'a CallContext,
@@ -63,7 +59,7 @@ impl ProgramRun<'_> {
         described.environment = self.environment(&granted);
         // The values of granted variables that are redacted in the output.
         described.hidden =
-            granted.into_iter().filter(|(_, value)| value.len() >= MIN_SECRET_BYTES).collect();
+            granted.into_iter().filter(|(_, value)| is_hidden(value)).collect();
         described.stdin = command.stdin.clone();
         self.show(&mut described)?;
         described.limits = self.limits();
