@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cofferdam_sandbox as sandbox;
 
 use super::bindings::cofferdam::host::process::{Changes, Command, Error};
-use super::context::CallContext;
+use super::context::{CallContext, is_hidden};
 use super::programs::failure;
 use super::spill::MIN_KEPT_BYTES;
 use crate::egress::OFFLINE_VARIABLES;

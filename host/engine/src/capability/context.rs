@@ -78,29 +78,39 @@ impl CallContext {
         config.map(|(key, value)| (key.as_str(), with_variables(value, environment)))
     }
 
-    /// Replaces the values of the plugin's configuration that have variables, as the output of
-    /// programs has it: a value has the name of its key.
-    pub(crate) fn redacted(&self, text: &str) -> String {
-        if self.permissions.grant.config.is_empty() {
-            return text.to_owned();
-        }
+    /// The values of the plugin's configuration that have variables, and the keys that are shown in
+    /// their places.
+    pub(super) fn hidden(&self) -> Vec<(String, String)> {
         let mut hidden = Vec::new();
         for (key, value) in self.config() {
             let is_secret = self.permissions.grant.config[key].contains("${");
             let Some(value) = value.ok().filter(|value| is_secret && is_hidden(value)) else {
                 continue;
             };
-            // As part of a JSON text.
+            // As part of a JSON text, and of the name of a host.
             let quoted = serde_json::Value::from(value.as_str()).to_string();
             let inner = quoted[1..quoted.len() - 1].to_owned();
             let lower = value.to_ascii_lowercase();
             hidden.extend([value, inner, lower].map(|value| (key.to_owned(), value)));
         }
-        let mut redactor = Redactor::new(&hidden);
-        let mut clean = redactor.push(text.as_bytes());
-        clean.extend(redactor.finish());
-        String::from_utf8_lossy(&clean).into_owned()
+        hidden
     }
+
+    /// A text without the values of the plugin's configuration that have variables.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        redact(&self.hidden(), text)
+    }
+}
+
+/// Puts `[NAME]` in place of values.
+pub(super) fn redact(hidden: &[(String, String)], text: &str) -> String {
+    if hidden.is_empty() {
+        return text.to_owned();
+    }
+    let mut redactor = Redactor::new(hidden);
+    let mut clean = redactor.push(text.as_bytes());
+    clean.extend(redactor.finish());
+    String::from_utf8_lossy(&clean).into_owned()
 }
 
 /// The minimum length of granted variables that are redacted, in bytes: shorter values occur in any

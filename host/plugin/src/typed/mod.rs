@@ -99,10 +99,38 @@ fn in_words(left_out: &[LeftOut]) -> String {
     words.join("; ")
 }
 
-/// The tool name for a function: `add`, or `calculator_add` for one of the interface
-/// `docs:example/calculator@0.1.0`. WIT's own names have no `_`.
+/// The tool names for all functions of a component, each the name of its interface, if any, and its
+/// own: `add`, or `calculator_add` for one of the interface `docs:example/calculator@0.1.0`. No words
+/// are doubled: the interface is left out if the function's name has its words (`weather` and
+/// `get-weather`), or if it is called as the plugin is, unless two functions would have one name then.
 ///
 /// `None` if there is no valid name: methods, and names that are not WIT.
+pub fn tool_names(plugin: &str, functions: &[(Option<&str>, &str)]) -> Vec<Option<String>> {
+    let shortest = |&(interface, function): &(Option<&str>, &str)| match interface {
+        Some(interface) if !says_it(plugin, short(interface), function) => {
+            tool_name(Some(interface), function)
+        }
+        _ => tool_name(None, function),
+    };
+    let names: Vec<Option<String>> = functions.iter().map(shortest).collect();
+    let is_alone = |name: &Option<String>| names.iter().filter(|other| *other == name).count() < 2;
+    let whole = |(name, (interface, function)): (&Option<String>, &(Option<&str>, &str))| {
+        if is_alone(name) { name.clone() } else { tool_name(*interface, function) }
+    };
+    names.iter().zip(functions).map(whole).collect()
+}
+
+/// Whether the name of a plugin or a function has the words of an interface already.
+fn says_it(plugin: &str, interface: &str, function: &str) -> bool {
+    let words: Vec<&str> = interface.split('-').collect();
+    let of_function: Vec<&str> = function.split('-').collect();
+    plugin.replace('_', "-") == interface
+        || of_function.windows(words.len()).any(|window| window == words)
+}
+
+/// The whole tool name for a function. WIT's own names have no `_`.
+///
+/// `None` if there is no valid name.
 pub fn tool_name(interface: Option<&str>, function: &str) -> Option<String> {
     let name = match interface {
         None => function.to_owned(),
@@ -160,8 +188,11 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
     }
     let requests = requests(&imports);
     let mut schemas = Schemas::new(types, type_docs(types, &imports, &exports, &docs));
+    let called: Vec<_> = functions.iter().map(|function| (function.interface, function.name)).collect();
+    let mut names = tool_names(&name, &called).into_iter();
     let tool = |function: &Function<'_>| {
-        let tool = function.tool(&name, &docs, &mut schemas)?;
+        let tool_name = names.next().flatten();
+        let tool = function.tool((&name, tool_name), &docs, &mut schemas)?;
         Ok(Tool { effects: requests.files, ..tool })
     };
     let (tools, left_out) = tools(&functions, tool)?;
@@ -305,10 +336,14 @@ impl Function<'_> {
     }
 
     /// The function as a tool of the plugin, or why it can't be one.
-    fn tool(&self, plugin: &str, docs: &Docs, schemas: &mut Schemas<'_>) -> Result<Tool, String> {
+    fn tool(
+        &self,
+        (plugin, name): (&str, Option<String>),
+        docs: &Docs,
+        schemas: &mut Schemas<'_>,
+    ) -> Result<Tool, String> {
         self.check()?;
-        let name = tool_name(self.interface, self.name)
-            .ok_or("has a name that no tool can have".to_owned())?;
+        let name = name.ok_or("has a name that no tool can have".to_owned())?;
         if plugin.len() + "__".len() + name.len() > MAX_EXPORTED_NAME_BYTES {
             return Err(format!(
                 "would be '{plugin}__{name}' for clients, who take at most {MAX_EXPORTED_NAME_BYTES} characters"

@@ -10,7 +10,7 @@ use cofferdam_plugin::http::{ConnectError, ConnectErrorKind, Connector, Reach};
 
 /// The state that the requests of all calls share: the operator's variables, and certificates.
 pub struct Http {
-    pub(super) environment: HashMap<String, String>,
+    pub(in crate::capability) environment: HashMap<String, String>,
     pub(super) connector: Connector,
 }
 
