@@ -167,7 +167,8 @@ impl Candidate {
     /// Returns an error if the bytes are not a packed component, or if the manifest or a schema is
     /// invalid.
     pub fn read(source: Source, workspace: &Path, bytes: Vec<u8>) -> Result<Self, pack::PackError> {
-        let manifest = pack::manifest(&bytes, &source.called())?;
+        let source_file = source.absolute(workspace);
+        let manifest = pack::manifest(&bytes, &source.called(), source_file.file())?;
         manifest.check_schemas()?;
         let wit = packages(&pack::imports(&bytes)?);
         let (origin, digest) = (source.absolute(workspace), Digest::of(&bytes));

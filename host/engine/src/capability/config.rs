@@ -9,8 +9,6 @@ use super::state::CallState;
 use bindings::wasi::config::store::{self, Error, Host};
 
 mod bindings {
-    #![expect(missing_docs, reason = "generated")]
-
     wasmtime::component::bindgen!({
         inline: "
             package wasi:config@0.2.0-rc.1;

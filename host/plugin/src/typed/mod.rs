@@ -5,6 +5,7 @@
 //! component's types and skips the bodies of functions; nothing is compiled or run. [`schema`]
 //! defines the JSON form of each type; [`cofferdam_engine::runtime`] converts by the same rules.
 
+mod beside;
 mod docs;
 mod schema;
 pub mod wit;
@@ -23,8 +24,10 @@ use super::manifest::{Manifest, ManifestError, Tool, is_name};
 use cofferdam_core::envelope::Dialect;
 use cofferdam_core::policy::{Capabilities, Files, LimitSettings};
 use cofferdam_text::shorten;
+use beside::Texts;
 use docs::{Docs, TypeDocs};
 use schema::Schemas;
+pub use beside::{Beside, ENDINGS};
 pub use schema::{MAX_NAME_BYTES, MAX_TYPES};
 
 /// The largest number of exported functions.
@@ -46,8 +49,8 @@ pub struct Derived {
     pub manifest: Manifest,
     /// The functions that can't be tools.
     pub left_out: Vec<LeftOut>,
-    /// Why the documentation in the component can't be read.
-    pub unread: Option<String>,
+    /// Documentation in the component or beside it that can't be used, and why.
+    pub unread: Vec<String>,
 }
 
 /// An exported function that can't be a tool.
@@ -161,11 +164,12 @@ fn plugin_name(called: &str) -> Result<String, TypedError> {
     if is_name(&name) { Ok(name) } else { Err(TypedError::Name(called.to_owned())) }
 }
 
-/// Derives the manifest of a component without one. `called` is the name of its file or repository.
+/// Derives the manifest of a component without one. `called` is the name of its file or repository,
+/// `beside` what the files beside it say.
 ///
 /// # Errors
 /// Those of [`TypedError`].
-pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
+pub fn derive(component: &[u8], called: &str, beside: &Beside) -> Result<Derived, TypedError> {
     let Component { types, imports, exports, sections } = Component::read(component)?;
     let types = types.as_ref();
     let is_ours = |name: &String| name.starts_with("cofferdam:");
@@ -173,12 +177,17 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
         return Err(TypedError::NoManifest);
     }
     let name = plugin_name(called)?;
-    let docs = sections.get(docs::SECTION).map(|section| Docs::read(section));
-    let (docs, unread) = match docs {
-        None => (Docs::default(), None),
-        Some(Ok(docs)) => (docs, None),
-        Some(Err(why)) => (Docs::default(), Some(why)),
-    };
+    let mut unread = beside.unread.clone();
+    let mut readable = |docs: Result<Docs, String>| docs.map_err(|why| unread.push(why)).ok();
+    let of_section = sections.get(docs::SECTION).map(|section| {
+        Docs::read(section).map_err(|why| format!("its section package-docs: {why}"))
+    });
+    let docs = beside.docs().and_then(&mut readable);
+    let docs = docs.or_else(|| of_section.and_then(readable)).unwrap_or_default();
+    let texts = beside.texts().unwrap_or_else(|why| {
+        unread.push(why);
+        Texts::default()
+    });
     let functions = functions(types, &exports);
     if functions.is_empty() {
         return Err(TypedError::NoManifest);
@@ -195,13 +204,20 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
         let tool = function.tool((&name, tool_name), &docs, &mut schemas)?;
         Ok(Tool { effects: requests.files, ..tool })
     };
-    let (tools, left_out) = tools(&functions, tool)?;
+    let (mut tools, left_out) = tools(&functions, tool)?;
+    for (name, text) in &texts.tools {
+        match tools.iter_mut().find(|tool| tool.name == *name) {
+            Some(tool) => tool.description = shorten(text.trim(), MAX_DESCRIPTION_BYTES),
+            None => unread.push(format!("the texts beside it: there is no tool '{name}'")),
+        }
+    }
     let said = |name: &str| {
         let section = sections.get(name)?;
         let text = str::from_utf8(section).ok()?.trim();
         (!text.is_empty()).then(|| shorten(text, MAX_DESCRIPTION_BYTES))
     };
-    let description = said("description").or_else(|| docs.component().map(first_line));
+    let description = texts.description.as_deref().map(first_line);
+    let description = description.or_else(|| said("description")).or_else(|| docs.component().map(first_line));
     let described = description.unwrap_or_else(|| {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         shorten(&format!("A component that exports {}.", names.join(", ")), 200)

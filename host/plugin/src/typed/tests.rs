@@ -20,7 +20,7 @@ fn component(types: &str, functions: &[&str]) -> String {
 
 fn derive_text(text: &str) -> Result<Derived, String> {
     let bytes = wat::parse_str(text).unwrap_or_else(|error| panic!("{error}"));
-    derive(&bytes, "example.wasm").map_err(|error| error.to_string())
+    derive(&bytes, "example.wasm", &Beside::default()).map_err(|error| error.to_string())
 }
 
 fn with_section(text: &str, name: &str, data: &[u8]) -> Vec<u8> {
@@ -343,13 +343,13 @@ fn other_components_give_no_manifest() {
         assert_eq!(error, TypedError::NoManifest.to_string(), "{text}");
     }
     for bytes in [&b""[..], b"\0asm\x0d\0\x01\0\x07\xff", &[0xde; 100]] {
-        assert!(matches!(derive(bytes, "x"), Err(TypedError::Malformed(_))));
+        assert!(matches!(derive(bytes, "x", &Beside::default()), Err(TypedError::Malformed(_))));
     }
     let whole = wat::parse_str(ADDER).unwrap();
     // Without its last sections it may still be a component.
-    let all = derive(&whole, "x").unwrap();
+    let all = derive(&whole, "x", &Beside::default()).unwrap();
     for end in 0..whole.len() {
-        if let Ok(some) = derive(&whole[..end], "x") {
+        if let Ok(some) = derive(&whole[..end], "x", &Beside::default()) {
             assert_eq!(some, all);
         }
     }
@@ -379,7 +379,7 @@ fn comments_become_descriptions() {
     for version in [0, 1] {
         let section = [&[version][..], docs.to_string().as_bytes()].concat();
         let bytes = with_section(POINTS, docs::SECTION, &section);
-        let Derived { manifest, unread, .. } = derive(&bytes, "points.wasm").unwrap();
+        let Derived { manifest, unread, .. } = derive(&bytes, "points.wasm", &Beside::default()).unwrap();
         assert_eq!(unread, None);
         assert_eq!(manifest.description, "Moves points.");
         let [get, to] = manifest.tools.as_slice() else { panic!("{manifest:?}") };
@@ -390,11 +390,11 @@ fn comments_become_descriptions() {
         assert_eq!(point["properties"]["x"]["description"], "To the right.");
     }
     let described = with_section(ADDER, "description", b"Adds numbers.");
-    assert_eq!(derive(&described, "adder").unwrap().manifest.description, "Adds numbers.");
+    assert_eq!(derive(&described, "adder", &Beside::default()).unwrap().manifest.description, "Adds numbers.");
     let versioned = with_section(ADDER, "version", b"7.0.0-rc.1");
-    assert_eq!(derive(&versioned, "adder").unwrap().manifest.version, "7.0.0-rc.1");
+    assert_eq!(derive(&versioned, "adder", &Beside::default()).unwrap().manifest.version, "7.0.0-rc.1");
     let nonsense = with_section(ADDER, "version", b"\x1b[2Jnewest");
-    assert_eq!(derive(&nonsense, "adder").unwrap().manifest.version, "0.1.0");
+    assert_eq!(derive(&nonsense, "adder", &Beside::default()).unwrap().manifest.version, "0.1.0");
 }
 
 #[test]
@@ -409,14 +409,14 @@ fn unreadable_comments_are_reported() {
         (&deep, "EOF while parsing"),
         (&large, "larger than 1048576 bytes"),
     ] {
-        let derived = derive(&with_section(ADDER, docs::SECTION, section), "adder").unwrap();
+        let derived = derive(&with_section(ADDER, docs::SECTION, section), "adder", &Beside::default()).unwrap();
         let unread = derived.unread.unwrap();
         assert!(unread.contains(wanted), "{unread}");
         assert_eq!(derived.manifest.tools.len(), 1);
     }
     let long = json!({"interfaces": {"add": {"funcs": {"add": "x".repeat(100_000)}}}});
     let section = [&b"\x01"[..], long.to_string().as_bytes()].concat();
-    let derived = derive(&with_section(ADDER, docs::SECTION, &section), "adder").unwrap();
+    let derived = derive(&with_section(ADDER, docs::SECTION, &section), "adder", &Beside::default()).unwrap();
     assert!(derived.manifest.tools[0].description.len() <= MAX_DESCRIPTION_BYTES + "...".len());
 }
 
@@ -464,7 +464,7 @@ fn damaged_components_do_no_harm() {
                 let mut damaged = whole.clone();
                 damaged[place] ^= 1 << bit;
                 let _ = wit::text(&damaged);
-                if let Ok(derived) = derive(&damaged, "x") {
+                if let Ok(derived) = derive(&damaged, "x", &Beside::default()) {
                     derived.manifest.check_schemas().unwrap();
                 }
             }
