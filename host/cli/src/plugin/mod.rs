@@ -119,7 +119,8 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
     let (manifest, left_out) = match pack::packed_manifest(&bytes).map_err(|error| usage(&error))? {
         Some(manifest) => (manifest, None),
         None => {
-            let derived = typed::derive(&bytes, &called, &Beside::read(&file)).map_err(|error| usage(&error))?;
+            let derived = typed::derive(&bytes, &called, &Beside::read(&file))
+                .map_err(|error| usage(&error))?;
             (derived.manifest, Some(derived.left_out))
         }
     };

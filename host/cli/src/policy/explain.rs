@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::args::Global;
 use crate::config::{Layers, grants};
 use crate::output::Output;
-use cofferdam_engine::host::Host;
-use cofferdam_engine::journal::{Entry, Journal};
 use crate::{CliError, exit, setup};
 use cofferdam_core::policy::{Capability, NetworkRules, Policy, ProgramRules, SecretSettings};
+use cofferdam_engine::host::Host;
+use cofferdam_engine::journal::{Entry, Journal};
 use cofferdam_plugin::registry::{Plugin, ToolEntry};
 
 /// How many calls with refused origins are shown.
@@ -72,7 +72,8 @@ fn refused_origins(host: &Host, plugin: &Plugin) -> Result<Vec<Value>, CliError>
             *of_origin = (of_origin.0 + 1, record.timestamp.to_string());
         }
     }
-    let is_granted = |origin: &str| origin.parse().is_ok_and(|origin| granted.http.contains(&origin));
+    let is_granted =
+        |origin: &str| origin.parse().is_ok_and(|origin| granted.http.contains(&origin));
     let refused = found.into_iter().filter(|(origin, _)| !is_granted(origin));
     Ok(refused
         .map(|(origin, (calls, last))| {

@@ -58,8 +58,7 @@ impl ProgramRun<'_> {
         described.arguments = command.arguments.clone();
         described.environment = self.environment(&granted);
         // The values of granted variables that are redacted in the output.
-        described.hidden =
-            granted.into_iter().filter(|(_, value)| is_hidden(value)).collect();
+        described.hidden = granted.into_iter().filter(|(_, value)| is_hidden(value)).collect();
         described.stdin = command.stdin.clone();
         self.show(&mut described)?;
         described.limits = self.limits();

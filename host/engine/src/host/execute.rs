@@ -153,7 +153,9 @@ pub(super) fn outcome(
             }
             outcome
         }
-        Ok(Err(error)) => Outcome::Failed(with_refused(active, dispatch::tool_failure(tool, error))),
+        Ok(Err(error)) => {
+            Outcome::Failed(with_refused(active, dispatch::tool_failure(tool, error)))
+        }
         Err(stop) => Outcome::Failed(with_refused(active, dispatch::stop_failure(&stop, limits))),
     }
 }

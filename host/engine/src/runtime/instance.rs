@@ -67,10 +67,7 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstanc
 }
 
 /// Redacts the values of the plugin's configuration in a response.
-fn redacted(
-    answer: Result<String, ToolError>,
-    context: &CallContext,
-) -> Result<String, ToolError> {
+fn redacted(answer: Result<String, ToolError>, context: &CallContext) -> Result<String, ToolError> {
     if context.permissions.grant.config.is_empty() {
         return answer;
     }

@@ -1,6 +1,9 @@
 //! Texts about a component from files beside it: `NAME.wit`, whose comments describe its functions and
 //! types, and `NAME.toml`, in which the operator describes its tools.
-#![expect(clippy::disallowed_methods, reason = "they are beside a component that is named by its path")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "they are beside a component that is named by its path"
+)]
 
 use std::collections::BTreeMap;
 use std::io;

@@ -21,13 +21,13 @@ use wasmparser::types::{Types, TypesRef};
 use wasmparser::{Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
 use super::manifest::{Manifest, ManifestError, Tool, is_name};
+use beside::Texts;
+pub use beside::{Beside, ENDINGS};
 use cofferdam_core::envelope::Dialect;
 use cofferdam_core::policy::{Capabilities, Files, LimitSettings};
 use cofferdam_text::shorten;
-use beside::Texts;
 use docs::{Docs, TypeDocs};
 use schema::Schemas;
-pub use beside::{Beside, ENDINGS};
 pub use schema::{MAX_NAME_BYTES, MAX_TYPES};
 
 /// The largest number of exported functions.
@@ -197,7 +197,8 @@ pub fn derive(component: &[u8], called: &str, beside: &Beside) -> Result<Derived
     }
     let requests = requests(&imports);
     let mut schemas = Schemas::new(types, type_docs(types, &imports, &exports, &docs));
-    let called: Vec<_> = functions.iter().map(|function| (function.interface, function.name)).collect();
+    let called: Vec<_> =
+        functions.iter().map(|function| (function.interface, function.name)).collect();
     let mut names = tool_names(&name, &called).into_iter();
     let tool = |function: &Function<'_>| {
         let tool_name = names.next().flatten();
@@ -217,7 +218,8 @@ pub fn derive(component: &[u8], called: &str, beside: &Beside) -> Result<Derived
         (!text.is_empty()).then(|| shorten(text, MAX_DESCRIPTION_BYTES))
     };
     let description = texts.description.as_deref().map(first_line);
-    let description = description.or_else(|| said("description")).or_else(|| docs.component().map(first_line));
+    let description =
+        description.or_else(|| said("description")).or_else(|| docs.component().map(first_line));
     let described = description.unwrap_or_else(|| {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         shorten(&format!("A component that exports {}.", names.join(", ")), 200)

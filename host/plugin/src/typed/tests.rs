@@ -38,7 +38,7 @@ const ADDER: &str = r#"(component
 fn exported_interfaces_become_tools() {
     let Derived { manifest, left_out, unread } = derive_text(ADDER).unwrap();
     manifest.check_schemas().unwrap();
-    assert_eq!((left_out, unread), (Vec::new(), None));
+    assert_eq!((left_out, unread), (Vec::new(), Vec::<String>::new()));
     assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("example", "0.1.0"));
     assert!(manifest.as_granted);
     assert_eq!(manifest.requests, Capabilities::NONE);
@@ -379,8 +379,9 @@ fn comments_become_descriptions() {
     for version in [0, 1] {
         let section = [&[version][..], docs.to_string().as_bytes()].concat();
         let bytes = with_section(POINTS, docs::SECTION, &section);
-        let Derived { manifest, unread, .. } = derive(&bytes, "points.wasm", &Beside::default()).unwrap();
-        assert_eq!(unread, None);
+        let Derived { manifest, unread, .. } =
+            derive(&bytes, "points.wasm", &Beside::default()).unwrap();
+        assert_eq!(unread, Vec::<String>::new());
         assert_eq!(manifest.description, "Moves points.");
         let [get, to] = manifest.tools.as_slice() else { panic!("{manifest:?}") };
         assert_eq!((get.name.as_str(), get.description.as_str()), ("get", "Gets it."));
@@ -390,9 +391,15 @@ fn comments_become_descriptions() {
         assert_eq!(point["properties"]["x"]["description"], "To the right.");
     }
     let described = with_section(ADDER, "description", b"Adds numbers.");
-    assert_eq!(derive(&described, "adder", &Beside::default()).unwrap().manifest.description, "Adds numbers.");
+    assert_eq!(
+        derive(&described, "adder", &Beside::default()).unwrap().manifest.description,
+        "Adds numbers."
+    );
     let versioned = with_section(ADDER, "version", b"7.0.0-rc.1");
-    assert_eq!(derive(&versioned, "adder", &Beside::default()).unwrap().manifest.version, "7.0.0-rc.1");
+    assert_eq!(
+        derive(&versioned, "adder", &Beside::default()).unwrap().manifest.version,
+        "7.0.0-rc.1"
+    );
     let nonsense = with_section(ADDER, "version", b"\x1b[2Jnewest");
     assert_eq!(derive(&nonsense, "adder", &Beside::default()).unwrap().manifest.version, "0.1.0");
 }
@@ -409,14 +416,17 @@ fn unreadable_comments_are_reported() {
         (&deep, "EOF while parsing"),
         (&large, "larger than 1048576 bytes"),
     ] {
-        let derived = derive(&with_section(ADDER, docs::SECTION, section), "adder", &Beside::default()).unwrap();
-        let unread = derived.unread.unwrap();
+        let derived =
+            derive(&with_section(ADDER, docs::SECTION, section), "adder", &Beside::default())
+                .unwrap();
+        let unread = derived.unread.join("");
         assert!(unread.contains(wanted), "{unread}");
         assert_eq!(derived.manifest.tools.len(), 1);
     }
     let long = json!({"interfaces": {"add": {"funcs": {"add": "x".repeat(100_000)}}}});
     let section = [&b"\x01"[..], long.to_string().as_bytes()].concat();
-    let derived = derive(&with_section(ADDER, docs::SECTION, &section), "adder", &Beside::default()).unwrap();
+    let derived =
+        derive(&with_section(ADDER, docs::SECTION, &section), "adder", &Beside::default()).unwrap();
     assert!(derived.manifest.tools[0].description.len() <= MAX_DESCRIPTION_BYTES + "...".len());
 }
 
