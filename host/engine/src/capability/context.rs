@@ -78,25 +78,29 @@ impl CallContext {
         config.map(|(key, value)| (key.as_str(), with_variables(value, environment)))
     }
 
-    /// The values of the plugin's configuration that have variables, and the keys that are shown in
-    /// their places.
+    /// The values of the variables in the plugin's configuration, and the keys that are shown in their
+    /// places.
     pub(super) fn hidden(&self) -> Vec<(String, String)> {
         let mut hidden = Vec::new();
-        for (key, value) in self.config() {
-            let is_secret = self.permissions.grant.config[key].contains("${");
-            let Some(value) = value.ok().filter(|value| is_secret && is_hidden(value)) else {
-                continue;
-            };
-            // As part of a JSON text, and of the name of a host.
-            let quoted = serde_json::Value::from(value.as_str()).to_string();
-            let inner = quoted[1..quoted.len() - 1].to_owned();
-            let lower = value.to_ascii_lowercase();
-            hidden.extend([value, inner, lower].map(|value| (key.to_owned(), value)));
+        let environment = &self.services.http.environment;
+        for (key, text) in &self.permissions.grant.config {
+            let variables =
+                header_parts(text).into_iter().flatten().filter_map(|part| match part {
+                    HeaderPart::Variable(name) => environment.get(name).map(|value| value.trim()),
+                    HeaderPart::Text(_) => None,
+                });
+            for value in variables.filter(|value| is_hidden(value)) {
+                // As part of a JSON text, and of the name of a host.
+                let quoted = serde_json::Value::from(value).to_string();
+                let inner = quoted[1..quoted.len() - 1].to_owned();
+                let forms = [value.to_owned(), inner, value.to_ascii_lowercase()];
+                hidden.extend(forms.map(|value| (key.clone(), value)));
+            }
         }
         hidden
     }
 
-    /// A text without the values of the plugin's configuration that have variables.
+    /// A text without the values of the variables in the plugin's configuration.
     pub(crate) fn redacted(&self, text: &str) -> String {
         redact(&self.hidden(), text)
     }

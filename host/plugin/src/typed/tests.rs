@@ -566,3 +566,41 @@ fn a_component_is_written_as_wit() {
     let written = wit::text(&wat::parse_str(&bomb).unwrap()).unwrap();
     assert!(written.contains("/* ... */") && written.len() < 1 << 20);
 }
+
+#[test]
+fn no_words_of_tool_names_are_doubled() {
+    let names = |plugin: &str, functions: &[(Option<&str>, &str)]| {
+        let names = tool_names(plugin, functions).into_iter();
+        names.map(Option::unwrap_or_default).collect::<Vec<_>>()
+    };
+    for (plugin, interface, function, wanted) in [
+        ("p", None, "add", "add"),
+        ("p", Some("docs:adder/add@0.1.0"), "add", "add"),
+        ("p", Some("a:b/weather"), "get-weather", "get-weather"),
+        ("p", Some("a:b/web-search"), "web-search-all", "web-search-all"),
+        ("p", Some("a:b/web-search"), "search", "web-search_search"),
+        ("p", Some("a:b/art"), "start", "art_start"),
+        ("file_system", Some("a:b/file-system"), "list", "list"),
+        ("p", Some("a:b/calculator"), "add", "calculator_add"),
+        ("p", Some("a:b/c"), "[method]x.y", ""),
+    ] {
+        assert_eq!(names(plugin, &[(interface, function)]), [wanted]);
+    }
+    // Two functions never get one name that they would not have had before.
+    let twice = [(Some("a:b/get"), "get"), (None, "get"), (Some("a:b/put"), "put")];
+    assert_eq!(names("p", &twice), ["get_get", "get", "put"]);
+}
+
+#[test]
+fn texts_beside_a_component_describe_types_as_well() {
+    let wit = "package docs:adder@0.1.0;\n/// Sums.\ninterface add {\n/// Adds.\nadd: func(x: u32, \
+               y: u32) -> u32;\n/// A place.\nrecord point {\n/// Across.\nx: u32,\n}\n}\n\
+               /// All.\nworld w {\n/// Runs.\nexport run: func();\nimport other:thing/api;\n}\n";
+    let beside = Beside { wit: Some(wit.to_owned()), ..Beside::default() };
+    let docs = beside.docs().unwrap().unwrap();
+    assert_eq!(docs.component(), Some("All."));
+    assert_eq!(docs.function(Some("add"), "add"), Some("Adds."));
+    assert_eq!(docs.function(None, "run"), Some("Runs."));
+    let point = docs.ty(Some("add"), "point").unwrap();
+    assert_eq!((point.docs.as_deref(), point.items["x"].as_str()), (Some("A place."), "Across."));
+}
