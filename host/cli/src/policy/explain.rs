@@ -1,6 +1,7 @@
 //! `cofferdam policy explain`: says why something is allowed or not, with the line of the setting.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -9,7 +10,6 @@ use crate::config::{Layers, grants};
 use crate::output::Output;
 use crate::{CliError, exit, setup};
 use cofferdam_core::policy::{Capability, NetworkRules, Policy, ProgramRules, SecretSettings};
-use cofferdam_engine::host::Host;
 use cofferdam_engine::journal::{Entry, Journal};
 use cofferdam_plugin::registry::{Plugin, ToolEntry};
 
@@ -47,7 +47,7 @@ pub fn execute(
         "capabilities": capabilities(host.policy(), &layers, plugin),
         "secrets": secrets(host.policy(), plugin),
         "config": host.policy().config(name_of(plugin)).into_keys().collect::<Vec<_>>(),
-        "refused_origins": refused_origins(&host, plugin)?,
+        "refused_origins": refused_origins(global, host.policy(), plugin)?,
         "limits": host.policy().limits().lowered(&plugin.manifest.limits).settings(),
     });
     if let (Some(tool), Some(fields)) = (tool, document.as_object_mut()) {
@@ -59,11 +59,19 @@ pub fn execute(
 
 /// The latest calls in which a plugin tried to send requests to origins that it is still not granted,
 /// by origin, with the command that grants it.
-fn refused_origins(host: &Host, plugin: &Plugin) -> Result<Vec<Value>, CliError> {
+fn refused_origins(
+    global: &Global,
+    policy: &Policy,
+    plugin: &Plugin,
+) -> Result<Vec<Value>, CliError> {
     let name = name_of(plugin);
-    let is_of_plugin = |entry: &Entry| matches!(entry, Entry::Call(record) if record.plugin() == Some(name) && !record.refused_hosts.is_empty());
-    let (calls, _) = Journal::new(host.workspace()).latest(MAX_CALLS, is_of_plugin)?;
-    let granted = host.policy().capabilities(name, plugin.built_in, &plugin.manifest.requests);
+    let is_of_plugin = |entry: &Entry| match entry {
+        Entry::Call(record) => record.plugin() == Some(name) && !record.refused_hosts.is_empty(),
+        _ => false,
+    };
+    let journal = Journal::new(Arc::new(setup::workspace(global)?));
+    let (calls, _) = journal.latest(MAX_CALLS, is_of_plugin)?;
+    let granted = policy.capabilities(name, plugin.built_in, &plugin.manifest.requests);
     let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for entry in &calls {
         let Entry::Call(record) = entry else { continue };

@@ -76,11 +76,11 @@ fn exported(pre: &InstancePre<CallState>, plugin: &str) -> Vec<Exported> {
     let exports: Vec<_> = ty.exports(engine).collect();
     for (name, export) in &exports {
         match &export.ty {
-            ComponentItem::ComponentFunc(ty) => functions.push((None, name, ty.clone())),
+            ComponentItem::ComponentFunc(ty) => functions.push((None, *name, ty.clone())),
             ComponentItem::ComponentInstance(interface) => {
                 for (function, export) in interface.exports(engine) {
                     if let ComponentItem::ComponentFunc(ty) = export.ty {
-                        functions.push((Some(name), function, ty));
+                        functions.push((Some(*name), function, ty));
                     }
                 }
             }

@@ -6,6 +6,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -53,11 +54,7 @@ impl Beside {
         let mut beside = Self::default();
         let [wit, texts] = ENDINGS.map(|ending| {
             let file = path.with_extension(ending);
-            let text = bounded_text::read(&file).and_then(|text| match text.len() {
-                ..=MAX_FILE_BYTES => Ok(text),
-                _ => Err(io::Error::other(format!("larger than {MAX_FILE_BYTES} bytes"))),
-            });
-            match text {
+            match text(&file) {
                 Ok(text) => Some(text),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => {
@@ -84,6 +81,18 @@ impl Beside {
     pub(super) fn texts(&self) -> Result<Texts, String> {
         let text = self.texts.as_deref().unwrap_or_default();
         toml::from_str(text).map_err(|error| format!("the texts beside it: {error}"))
+    }
+}
+
+/// Reads a regular file, whose type is checked first: opening a FIFO would block.
+fn text(file: &Path) -> io::Result<String> {
+    if !fs::metadata(file)?.is_file() {
+        return Err(io::Error::other("no regular file"));
+    }
+    let text = bounded_text::read(file)?;
+    match text.len() {
+        ..=MAX_FILE_BYTES => Ok(text),
+        _ => Err(io::Error::other(format!("larger than {MAX_FILE_BYTES} bytes"))),
     }
 }
 

@@ -116,7 +116,11 @@ pub fn tool_names(plugin: &str, functions: &[(Option<&str>, &str)]) -> Vec<Optio
         _ => tool_name(None, function),
     };
     let names: Vec<Option<String>> = functions.iter().map(shortest).collect();
-    let is_alone = |name: &Option<String>| names.iter().filter(|other| *other == name).count() < 2;
+    let mut uses: HashMap<&Option<String>, usize> = HashMap::new();
+    for name in &names {
+        *uses.entry(name).or_default() += 1;
+    }
+    let is_alone = |name: &Option<String>| uses.get(name) == Some(&1);
     let whole = |(name, (interface, function)): (&Option<String>, &(Option<&str>, &str))| {
         if is_alone(name) { name.clone() } else { tool_name(*interface, function) }
     };
