@@ -419,7 +419,7 @@ impl Installer<'_> {
             grants::set_grant(settings, name, &granted, owner)?;
         }
         self.store.put(&candidate.digest, &candidate.bytes)?;
-        if let Some(file) = candidate.origin.file() {
+        if let Some(file) = candidate.origin.path() {
             self.store.put_beside(&candidate.digest, &Beside::read(file))?;
         }
         let mut accepted = self.store.acceptances()?;

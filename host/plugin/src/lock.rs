@@ -168,7 +168,7 @@ impl Candidate {
     /// invalid.
     pub fn read(source: Source, workspace: &Path, bytes: Vec<u8>) -> Result<Self, pack::PackError> {
         let (origin, digest) = (source.absolute(workspace), Digest::of(&bytes));
-        let manifest = pack::manifest(&bytes, &source.called(), origin.file())?;
+        let manifest = pack::manifest(&bytes, &source.called(), origin.path())?;
         manifest.check_schemas()?;
         let wit = packages(&pack::imports(&bytes)?);
         Ok(Self { source, origin, bytes, digest, signer: None, manifest, wit })

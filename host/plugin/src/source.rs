@@ -106,7 +106,7 @@ impl Source {
     }
 
     /// The path, if it is a file.
-    pub fn file(&self) -> Option<&Path> {
+    pub fn path(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
             _ => None,
