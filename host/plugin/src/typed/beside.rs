@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use wit_parser::{TypeDefKind, UnresolvedPackage, UnresolvedPackageGroup, WorldItem, WorldKey};
+use wit_parser::{SourceMap, TypeDefKind, UnresolvedPackage, WorldItem, WorldKey};
 
 use super::docs::Docs;
 use cofferdam_workspace::bounded_text;
@@ -110,8 +110,9 @@ fn docs(wit: &str) -> Result<Docs, String> {
             return Err(wrong(format!("its types nest deeper than {MAX_NESTING}")));
         }
     }
-    let group = UnresolvedPackageGroup::parse("component.wit", wit);
-    let group = group.map_err(|(_, error)| wrong(error.to_string()))?;
+    let mut files = SourceMap::new();
+    files.push_str("component.wit", wit);
+    let group = files.parse().map_err(|(_, error)| wrong(error.to_string()))?;
     let package = [&group.main].into_iter().chain(&group.nested);
     let mut all = json!({ "worlds": {}, "interfaces": {} });
     for package in package {
