@@ -19,6 +19,7 @@ use cofferdam_plugin::pack::{self, PackError};
 use cofferdam_plugin::signature::{SignatureError, Signer};
 use cofferdam_plugin::source::{Source, SourceOrigin};
 use cofferdam_plugin::store::{Resolved, Store, StoreError};
+use cofferdam_plugin::typed::Beside;
 use cofferdam_workspace::Workspace;
 
 /// Why a plugin is not installed.
@@ -389,7 +390,7 @@ impl Installer<'_> {
         let Some(old) = lock.plugins.get(&candidate.manifest.name) else { return Ok(None) };
         let called = &candidate.manifest.name;
         let manifest =
-            self.store.get(&old.digest).and_then(|bytes| pack::manifest(&bytes, called).ok());
+            self.store.get(&old.digest).and_then(|bytes| pack::manifest(&bytes, called, None).ok());
         Ok(manifest.map(|manifest| Changes::between(&manifest, old, candidate)))
     }
 
@@ -418,6 +419,9 @@ impl Installer<'_> {
             grants::set_grant(settings, name, &granted, owner)?;
         }
         self.store.put(&candidate.digest, &candidate.bytes)?;
+        if let Some(file) = candidate.origin.path() {
+            self.store.put_beside(&candidate.digest, &Beside::read(file))?;
+        }
         let mut accepted = self.store.acceptances()?;
         accepted.accept(candidate, *is_known);
         self.store.set_acceptances(&accepted)?;

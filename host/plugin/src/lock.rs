@@ -167,10 +167,10 @@ impl Candidate {
     /// Returns an error if the bytes are not a packed component, or if the manifest or a schema is
     /// invalid.
     pub fn read(source: Source, workspace: &Path, bytes: Vec<u8>) -> Result<Self, pack::PackError> {
-        let manifest = pack::manifest(&bytes, &source.called())?;
+        let (origin, digest) = (source.absolute(workspace), Digest::of(&bytes));
+        let manifest = pack::manifest(&bytes, &source.called(), origin.path())?;
         manifest.check_schemas()?;
         let wit = packages(&pack::imports(&bytes)?);
-        let (origin, digest) = (source.absolute(workspace), Digest::of(&bytes));
         Ok(Self { source, origin, bytes, digest, signer: None, manifest, wit })
     }
 }

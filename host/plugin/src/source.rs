@@ -105,6 +105,14 @@ impl Source {
         }
     }
 
+    /// The path, if it is a file.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// The name of a plugin that has none in a manifest: the last component of the path or
     /// repository.
     pub fn called(&self) -> String {

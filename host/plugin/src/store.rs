@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use super::acceptance::{Acceptances, NotAccepted};
 use super::digest::Digest;
 use super::lock::{Lock, Locked};
+use super::typed::{Beside, ENDINGS};
 use cofferdam_workspace::private;
 
 /// The file with what was accepted.
@@ -140,6 +141,28 @@ impl Store {
             .map_err(|source| StoreError::Io { path, source })
     }
 
+    /// Writes what the files beside a plugin said when it was installed, beside its own file.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it can't be written or removed.
+    pub fn put_beside(&self, digest: &Digest, beside: &Beside) -> Result<(), StoreError> {
+        for (ending, text) in ENDINGS.into_iter().zip([&beside.wit, &beside.texts]) {
+            let path = self.path(digest).with_extension(ending);
+            let done = match text {
+                Some(text) => {
+                    let directory = self.directory.join(FILES_DIRECTORY);
+                    private::write(&directory, &path, &[text.as_bytes()])
+                }
+                None => match fs::remove_file(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                    removed => removed,
+                },
+            };
+            done.map_err(|source| StoreError::Io { path, source })?;
+        }
+        Ok(())
+    }
+
     /// Reads the file with a digest; returns `None` if it is missing or has another digest.
     pub fn get(&self, digest: &Digest) -> Option<Vec<u8>> {
         fs::read(self.path(digest)).ok().filter(|bytes| Digest::of(bytes) == *digest)
@@ -150,6 +173,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`] if it can't be removed.
     pub fn remove(&self, digest: &Digest) -> Result<(), StoreError> {
+        self.put_beside(digest, &Beside::default())?;
         let path = self.path(digest);
         match fs::remove_file(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {

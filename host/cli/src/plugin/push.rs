@@ -24,7 +24,8 @@ pub fn execute(file: &Path, reference: &str, output: &Output) -> Result<u8, CliE
         )));
     }
     let bytes = std::fs::read(file).map_err(|error| usage(&error))?;
-    let manifest = pack::manifest(&bytes, &pack::called(file)).map_err(|error| usage(&error))?;
+    let manifest =
+        pack::manifest(&bytes, &pack::called(file), Some(file)).map_err(|error| usage(&error))?;
     let imports = pack::imports(&bytes).map_err(|error| usage(&error))?;
     let mut beside = file.as_os_str().to_owned();
     beside.push(SUFFIX);

@@ -260,6 +260,11 @@ impl Policy {
         self.grants.get(plugin).map_or(&[], |grant| &grant.network)
     }
 
+    /// What a plugin reads as its configuration.
+    pub fn config(&self, plugin: &str) -> BTreeMap<String, String> {
+        self.grants.get(plugin).map(|grant| grant.config.clone()).unwrap_or_default()
+    }
+
     /// The tools whose calls each need the user's approval: `*`, `plugin.*` or `plugin.tool`.
     pub fn ask(&self) -> impl Iterator<Item = String> {
         self.ask.iter().map(Pattern::to_string)

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     ArgumentSettings, BackendKind, Capabilities, Executed, Files, HistorySettings, LimitSettings,
-    NetworkSettings, Origin, OriginSettings, ProgramRules, SecretSettings,
+    NetworkSettings, Origin, OriginSettings, ProgramRules, SecretSettings, header_parts,
 };
 
 /// The settings of a workspace or of a user.
@@ -168,6 +168,10 @@ pub struct GrantSettings {
     pub http: Vec<OriginSettings>,
     /// What its programs can reach, through a proxy of the host; without an entry, nothing.
     pub network: Vec<NetworkSettings>,
+    /// What it reads as its configuration (`wasi:config/store`), by key. Each `${NAME}` in a value
+    /// stands for that environment variable of the host; such values are redacted in answers,
+    /// messages and the journal.
+    pub config: BTreeMap<String, String>,
 }
 
 impl GrantSettings {
@@ -184,6 +188,10 @@ impl GrantSettings {
     pub(super) fn check(&self) -> Result<(), (String, String)> {
         for (number, entry) in self.network.iter().enumerate() {
             entry.check().map_err(|why| (format!("network[{number}]"), why))?;
+        }
+        for (key, value) in &self.config {
+            header_parts(value)
+                .map_err(|why| (format!("config.{key}"), format!("its value {why}")))?;
         }
         self.program_rules().check_grant(&self.process)
     }
@@ -206,6 +214,7 @@ impl GrantSettings {
             agents,
             http,
             network: _,
+            config: _,
         } = self;
         Capabilities {
             files: *files,

@@ -1,6 +1,6 @@
 //! What a call has used, for the journal: limits, services, and the output of its programs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::ops::Add;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,15 +8,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cofferdam_core::policy::Origin;
 use cofferdam_workspace::KeptOutput;
 
+/// How many refused origins of a call are remembered.
+const MAX_REFUSED_ORIGINS: usize = 8;
+
 /// Collects what a call uses while it runs. Shared by the instances of the call and its backends.
 #[derive(Debug, Default)]
 pub struct CallUsage(Mutex<Used>);
+
+/// Origins that plugins were not granted, by the name of the plugin.
+pub type RefusedOrigins = BTreeMap<String, BTreeSet<String>>;
 
 /// What a call has used and asked.
 #[derive(Debug, Default)]
 pub struct Used {
     /// The origins that it sent requests to.
     pub origins: BTreeSet<Origin>,
+    /// The origins that its plugins tried to send requests to and were not granted.
+    pub refused: RefusedOrigins,
     /// The agents that it gave tasks to.
     pub agents: BTreeSet<String>,
     /// The tools that it called and whose changes the user has to approve.
@@ -57,6 +65,20 @@ impl Add for Usage {
 impl CallUsage {
     pub(crate) fn add_origin(&self, origin: &Origin) {
         self.lock().origins.insert(origin.clone());
+    }
+
+    /// Adds an origin that a plugin was not granted; only the first ones are remembered. `text` is
+    /// the origin as it may be shown.
+    pub(crate) fn add_refused(&self, plugin: &str, text: String) {
+        let refused = &mut self.lock().refused;
+        if refused.values().map(BTreeSet::len).sum::<usize>() < MAX_REFUSED_ORIGINS {
+            refused.entry(plugin.to_owned()).or_default().insert(text);
+        }
+    }
+
+    /// The origins that were not granted.
+    pub(crate) fn refused(&self) -> RefusedOrigins {
+        self.lock().refused.clone()
     }
 
     pub(crate) fn add_agent(&self, name: &str) {

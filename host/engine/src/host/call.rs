@@ -9,6 +9,7 @@ use super::approval::Approved;
 use super::cancel::{cancelled, is_cancelled};
 use super::context::{ActiveCall, RunContext};
 use super::ended::{Ended, Performed};
+use super::execute::refused;
 use super::executed::{named, not_written};
 use crate::call::SecretGuard;
 use crate::dispatch::{self, Bounds, GrantedCall, ValidCall};
@@ -47,10 +48,13 @@ impl Host {
             }
         };
         let latency = started.elapsed().saturating_sub(performed.asked);
+        let refused = refused(&active);
         let record = begun.record(&active, &performed, latency);
         let Performed { outcome, executed, .. } = performed;
         let outputs = record.outputs.clone();
-        let warnings = named(&executed);
+        let mut warnings = named(&executed);
+        // The message of a failure has it already.
+        warnings.extend(refused.filter(|_| matches!(outcome, Outcome::Executed(_))));
         let has_changed =
             record.outcome() == Status::Executed && tool.tool().effects == Files::Write;
         let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome, warnings };

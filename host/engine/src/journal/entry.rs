@@ -323,6 +323,9 @@ pub struct Record {
     /// The origins that it sent requests to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
+    /// The origins that it tried to send requests to and was not granted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused_hosts: Vec<String>,
     /// The agents that it gave tasks to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
@@ -378,6 +381,7 @@ impl Record {
             commit: None,
             dry_run: false,
             hosts: Vec::new(),
+            refused_hosts: Vec::new(),
             agents: Vec::new(),
             secrets: Vec::new(),
             programs: 0,
@@ -413,8 +417,9 @@ impl Record {
 
     /// Adds the usage of the call.
     pub(crate) fn add_usage(&mut self, used: Used) {
-        let Used { origins, agents, usage, outputs, programs, asks: _ } = used;
+        let Used { origins, refused, agents, usage, outputs, programs, asks: _ } = used;
         self.hosts = origins.iter().map(ToString::to_string).collect();
+        self.refused_hosts = refused.into_values().flatten().collect();
         self.agents = agents.into_iter().collect();
         self.outputs = outputs;
         self.programs = programs.into();

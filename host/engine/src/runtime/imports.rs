@@ -8,6 +8,7 @@ use cofferdam_core::policy::{BackendKind, Capabilities};
 const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("wasi:cli/", Needs::Nothing),
     ("wasi:clocks/", Needs::Nothing),
+    ("wasi:config/", Needs::Nothing),
     ("wasi:filesystem/", Needs::Nothing),
     ("wasi:http/", Needs::Http),
     ("wasi:io/", Needs::Nothing),
