@@ -128,7 +128,7 @@ impl Host {
         if !call.may_write() || call.reaches_out() {
             return Ok(None);
         }
-        let begun = self.begin(active.run.options.client, call.limits.call).await;
+        let begun = self.begin(active.run.options, call.limits.call).await;
         let transaction = begun.map_err(|error| dispatch::not_begun(&error))?;
         // The usage of the preview is not recorded.
         let (run, id) = (active.run, active.id.clone());

@@ -325,7 +325,7 @@ impl RunningRound<'_> {
         clock: &Clock,
     ) -> Result<Applied, Stopped> {
         let transaction =
-            match self.host.begin(Client::default(), self.host.policy.limits().call).await {
+            match self.host.begin(&RunOptions::default(), self.host.policy.limits().call).await {
                 Ok(transaction) => transaction,
                 Err(error) => {
                     let code = RefusalCode::from(&error).as_str();

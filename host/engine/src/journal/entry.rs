@@ -311,12 +311,27 @@ pub struct Record {
     /// The role of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// The client that made the call, as it names itself: `claude-code 2.1.0`; `cli` for the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The session of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The agent that made the call, by its name in the settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Who approved the call, if the user was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approver: Option<String>,
     /// The size of the response in bytes; 0 if there is none.
     #[serde(default)]
     pub output_bytes: usize,
     /// The commit of its changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// The proposal that holds its changes until a user accepts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<String>,
     /// Whether this was a dry run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
@@ -374,8 +389,13 @@ impl Record {
             parent: None,
             code: None,
             role: role.map(str::to_owned),
+            client: None,
+            session: None,
+            agent: None,
+            approver: None,
             output_bytes: 0,
             commit: None,
+            proposal: None,
             dry_run: false,
             hosts: Vec::new(),
             agents: Vec::new(),
@@ -413,7 +433,9 @@ impl Record {
 
     /// Adds the usage of the call.
     pub(crate) fn add_usage(&mut self, used: Used) {
-        let Used { origins, agents, usage, outputs, programs, asks: _ } = used;
+        let Used { origins, agents, usage, outputs, programs, asks: _, is_held: _, approver } =
+            used;
+        self.approver = approver;
         self.hosts = origins.iter().map(ToString::to_string).collect();
         self.agents = agents.into_iter().collect();
         self.outputs = outputs;
