@@ -6,6 +6,9 @@ use std::time::Duration;
 use super::{AgentSettings, PolicyError};
 use crate::name::RoleName;
 
+/// The variable with an agent's own name in the settings, for the record of its calls.
+pub const AGENT_VARIABLE: &str = "COFFERDAM_AGENT";
+
 /// The default timeout of an agent.
 pub const AGENT_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -152,7 +155,8 @@ impl Agent {
     pub fn variables(&self) -> Vec<(String, String)> {
         let role = self.role.clone().map(|role| (ROLE_VARIABLE.to_owned(), role.into()));
         let turns = self.max_turns.map(|n| (TURNS_VARIABLE.to_owned(), n.to_string()));
-        role.into_iter().chain(turns).collect()
+        let name = (AGENT_VARIABLE.to_owned(), self.name.clone());
+        role.into_iter().chain([name]).chain(turns).collect()
     }
 
     /// The timeout of an answer.

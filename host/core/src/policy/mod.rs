@@ -30,7 +30,8 @@ use crate::name::RoleName;
 use pattern::Pattern;
 
 pub use agents::{
-    AGENT_TIMEOUT, Agent, AgentCommand, AgentCommandError, ROLE_VARIABLE, is_name as is_agent_name,
+    AGENT_TIMEOUT, AGENT_VARIABLE, Agent, AgentCommand, AgentCommandError, ROLE_VARIABLE,
+    is_name as is_agent_name,
 };
 pub use arguments::{
     ArgumentDenial, ArgumentPattern, ArgumentPatternError, ArgumentSettings, ProgramRules,

@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::decision::DecisionRecord;
 use crate::call::Used;
 use cofferdam_core::envelope::size;
 use cofferdam_core::outcome::{Failure, Outcome, RefusalCode, Status};
@@ -96,6 +97,9 @@ pub struct Event {
     /// The call that caused it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
+    /// What a user has decided, if that is the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Box<DecisionRecord>>,
 }
 
 impl Event {
@@ -121,6 +125,18 @@ impl Event {
     /// A program that was left running has ended; `reason` also says how.
     pub const PROGRAM_ENDED: &str = "program_ended";
 
+    /// A user has answered whether a call may be made.
+    pub const APPROVAL: &str = "approval";
+
+    /// A user has accepted or rejected held changes.
+    pub const REVIEW: &str = "review";
+
+    /// A decision of a user, which was made now.
+    pub fn decided(event: &str, decision: DecisionRecord) -> Self {
+        let reason = decision.answer.clone();
+        Self { decision: Some(decision.into()), ..Self::new(event, reason) }
+    }
+
     /// An event of the host or an action of the user, which happened now.
     pub fn new(event: &str, reason: impl Into<String>) -> Self {
         Self {
@@ -129,6 +145,7 @@ impl Event {
             reason: reason.into(),
             tool: None,
             call: None,
+            decision: None,
         }
     }
 
@@ -146,6 +163,7 @@ impl Event {
             reason: reason.to_owned(),
             tool: Some(record.tool.clone()),
             call: Some(record.call.clone()),
+            decision: None,
         }
     }
 }
