@@ -71,11 +71,15 @@ impl Server {
                     .with_mime_type("application/jsonl"),
             );
         }
-        resources.push(
-            Resource::new(REVIEW, "Review")
-                .with_description("What is held of this session, and what users have decided.")
-                .with_mime_type("application/json"),
-        );
+        let offer = self.offer();
+        let workspace = offer.host.workspace();
+        if workspace.may_have_proposals() || workspace.may_have_notices() {
+            resources.push(
+                Resource::new(REVIEW, "Review")
+                    .with_description("What is held of this session, and what users have decided.")
+                    .with_mime_type("application/json"),
+            );
+        }
         let names = [("pattern", "**/*".into())];
         let found = self.ask(client, &Session::default(), "files.glob", names).await;
         let found = found.unwrap_or_default();

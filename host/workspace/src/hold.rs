@@ -11,9 +11,8 @@ use crate::error::CommitError;
 use crate::layout::PROPOSALS;
 use crate::overlay::Overlay;
 use crate::plan::plan;
-use crate::proposals::{
-    ImageWriter, MAX_ALL_BYTES, MAX_CHANGES, MAX_PROPOSAL_BYTES, MAX_PROPOSALS, Proposals, Source,
-};
+use crate::proposals::{ImageWriter, MAX_ALL_BYTES, MAX_CHANGES, MAX_PROPOSALS, Proposals, Source};
+use crate::proposed::MAX_PROPOSAL_BYTES;
 use crate::session_name::SessionName;
 use crate::stacked::Stacked;
 use crate::transaction::Transaction;

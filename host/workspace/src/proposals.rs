@@ -39,9 +39,6 @@ pub(crate) const MAX_PROPOSALS: usize = 100;
 /// The largest number of changes of one proposal.
 pub(crate) const MAX_CHANGES: usize = 10_000;
 
-/// The largest size of the old and new files of one proposal, in bytes.
-pub(crate) const MAX_PROPOSAL_BYTES: u64 = 64 << 20;
-
 /// The largest size of the files of all proposals, in bytes.
 pub(crate) const MAX_ALL_BYTES: u64 = 512 << 20;
 

@@ -16,7 +16,9 @@ use crate::diff::{self, Hunk, Side, lines};
 use crate::disk::{self, Spot};
 use crate::error::is_gone;
 use crate::merge::{Pick, merge, splice};
-use crate::proposals::MAX_PROPOSAL_BYTES;
+
+/// The largest size of the old and new files of one proposal, in bytes.
+pub(crate) const MAX_PROPOSAL_BYTES: u64 = 64 << 20;
 
 /// The length of a hunk's id, in hexadecimal digits.
 const ID_DIGITS: usize = 12;

@@ -33,7 +33,6 @@ use cofferdam_core::envelope::{Call, Mode};
 use cofferdam_core::outcome::{ErrorCode, Failure, Outcome, RefusalCode, Status};
 use cofferdam_core::policy::{AgentCommand, LimitSettings, Scope};
 use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{Overlay, Transaction};
 
 /// The maximum size of files that are compared with invariants, in bytes.
