@@ -17,18 +17,15 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
         setup::host_under(global, None, args.role.as_deref(), RoleUse::Calling { target })?;
     let options = RunOptions {
         role,
-        hold: args.narrowed.hold,
-        session: session(&args.narrowed),
-        ..setup::run_options()
-    };
-    let options = RunOptions {
         fail_fast: args.fail_fast,
         atomic: args.atomic,
         dry_run: args.dry_run,
+        hold: args.narrowed.hold,
+        session: session(&args.narrowed),
         limits: limits(&args.narrowed),
         scope: args.narrowed.scope.clone(),
         cancel: Some(setup::interruption(&runtime)?),
-        ..options
+        ..setup::run_options()
     };
     let run = runtime.block_on(host.run(&text, mode(args.strict), &options));
     let ended = run.map_err(CliError::from).and_then(|run| show(&host, &run, output));

@@ -236,7 +236,7 @@ pub(crate) struct ImageWriter<'a> {
 pub(crate) enum Source<'a> {
     /// A file of another revision, which is linked.
     Revision(&'a str),
-    /// A staged file, which is moved.
+    /// A staged file, which is linked.
     Staged(&'a OwnedFd, &'a str),
     /// A file on the disk, which is copied.
     Disk(&'a OwnedFd, &'a str),
@@ -285,12 +285,12 @@ impl<'a> ImageWriter<'a> {
     fn put(&self, name: &str, source: Source<'_>) -> io::Result<Stat> {
         let to = self.directory;
         match source {
-            Source::Revision(from) => self.put_link(from, name)?,
+            Source::Revision(from) => self.put_link(to, from, name)?,
             Source::Staged(stage, from) => {
-                if disk::file_type(&disk::stat(stage, from)?) == rustix::fs::FileType::RegularFile {
+                if Kind::from(disk::file_type(&disk::stat(stage, from)?)) == Kind::File {
                     disk::sync(disk::open(stage, from, OFlags::RDONLY)?)?;
                 }
-                disk::rename(stage, from, to, name)?;
+                self.put_link(stage, from, name)?;
             }
             Source::Disk(root, path) => return self.put_copy(root, path, name),
             Source::File(mode, bytes) => {
@@ -312,15 +312,11 @@ impl<'a> ImageWriter<'a> {
         disk::stat(to, name)
     }
 
-    fn put_link(&self, from: &str, name: &str) -> io::Result<()> {
+    fn put_link(&self, root: &OwnedFd, from: &str, name: &str) -> io::Result<()> {
         let to = self.directory;
-        let stat = disk::stat(to, from)?;
-        match Kind::from(disk::file_type(&stat)) {
-            Kind::Directory => self.put(name, Source::Directory(stat.st_mode & 0o7777)).map(drop),
-            Kind::File if rustix::fs::linkat(to, from, to, name, AtFlags::empty()).is_ok() => {
-                Ok(())
-            }
-            _ => self.put_copy(to, from, name).map(drop),
+        match Kind::from(disk::file_type(&disk::stat(root, from)?)) {
+            Kind::File if disk::link(root, from, to, name).is_ok() => Ok(()),
+            _ => self.put_copy(root, from, name).map(drop),
         }
     }
 

@@ -131,7 +131,7 @@ impl Overlay {
                 disk::create_link(stage, &name, &target)?;
             }
             Kind::File | Kind::Other => {
-                if rustix::fs::linkat(images, &from, stage, &name, AtFlags::empty()).is_err() {
+                if disk::link(images, &*from, stage, &*name).is_err() {
                     let from: File = disk::open(images, &from, OFlags::RDONLY)?.into();
                     let stat = rustix::fs::fstat(&from)?;
                     copy_file(&from, &disk::create(stage, &name)?, &stat, true)?;
