@@ -279,6 +279,9 @@ fn commit_line(record: &CommitRecord) -> String {
     if let Some(undone) = &record.undoes {
         let _ = write!(line, "  undoes {undone}");
     }
+    if let (Some(proposal), Some(approver)) = (&record.proposal, &record.approver) {
+        let _ = write!(line, "  of the proposal {proposal}, accepted by {approver}");
+    }
     if record.recovered {
         line.push_str("  recovered");
     }

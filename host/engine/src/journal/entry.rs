@@ -228,6 +228,12 @@ pub struct CommitRecord {
     /// The commit that it undoes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<String>,
+    /// The proposal of which it applies something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<String>,
+    /// Who accepted that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approver: Option<String>,
     /// Whether it was begun by a process that died, and finished by another one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recovered: bool,
@@ -274,6 +280,8 @@ impl CommitRecord {
             commit: commit.id.to_string(),
             calls: commit.calls.clone(),
             undoes: commit.undoes.as_ref().map(ToString::to_string),
+            proposal: commit.accepts.as_ref().map(|accepts| accepts.proposal.to_string()),
+            approver: commit.accepts.as_ref().map(|accepts| escape_control(&accepts.reviewer)),
             recovered,
             paths: summary.len(),
             changes: first(summary.iter().take(MAX_LISTED_CHANGES).map(change)),
