@@ -445,7 +445,7 @@ mod tests {
             (json!({"action": "accept", "content": {"answer": "no"}}), Err("the person said no")),
             (
                 json!({"action": "accept", "content": {"answer": "no", "reason": " use b\u{1b} "}}),
-                Err("the person said no: use b⟨U+001B⟩"),
+                Err("the person said no: use b\\u{1b}"),
             ),
             (
                 json!({"action": "decline", "content": {"reason": "not now"}}),

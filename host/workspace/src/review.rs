@@ -296,9 +296,18 @@ impl Reviews {
         if let Some(held) = &mut next.held {
             held.after = None;
         }
-        proposals.write(&next, || Ok(()))?;
+        match proposals.write(&next, || Ok(())) {
+            // It counts already, by its commit.
+            Err(error) if made.is_some() => {
+                tracing::warn!("the next revision is not complete yet: {error}");
+            }
+            written => written?,
+        }
         let notice = notice(&review, decision, &chosen, made.as_ref());
-        self.workspace.notify(&held.author.session, &notice)?;
+        // The decision was carried out.
+        if let Err(error) = self.workspace.notify(&held.author.session, &notice) {
+            tracing::warn!("the session {} can't be told: {error}", held.author.session);
+        }
         if let Err(error) = proposals.tidy() {
             tracing::warn!("old revisions were not removed: {error}");
         }

@@ -2,6 +2,7 @@
 //! hunk.
 
 use super::*;
+use crate::disk;
 
 fn session(name: &str) -> SessionName {
     name.parse().unwrap()
@@ -68,6 +69,23 @@ fn of_hunks<'a>(
 
 fn hunks(review: &Review) -> Vec<&str> {
     review.files.iter().flat_map(|file| &file.hunks).map(|hunk| hunk.id.as_str()).collect()
+}
+
+/// How many files are kept of proposals. A process that another test starts at the same time may hold
+/// copies of locks, and nothing is removed then.
+fn kept_files(workspace: &Arc<Workspace>) -> usize {
+    let proposals = crate::proposals::Proposals::open(workspace.own().unwrap()).unwrap();
+    let count = || {
+        proposals.tidy().unwrap();
+        disk::entries(&*proposals.directory).unwrap().count()
+    };
+    for _ in 0..1000 {
+        if count() == 0 {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    count()
 }
 
 /// Numbered lines, of which some are replaced.
@@ -143,15 +161,12 @@ fn later_calls_of_the_session_see_what_is_held() {
     // Files of the workspace have one name only, and nothing is left.
     assert_eq!(fs::metadata(root.path().join("a")).unwrap().nlink(), 1);
     assert!(Reviews::new(Arc::clone(&workspace)).list().unwrap().is_empty());
-    assert_eq!(fs::read_dir(root.path().join(OWN).join("proposals")).unwrap().count(), 0);
+    assert_eq!(kept_files(&workspace), 0);
     History::new(Arc::clone(&workspace)).undo(begin(&workspace).0, None).unwrap();
-    assert_eq!(
-        tree(root.path()),
-        before
-            .into_iter()
-            .map(|(name, (content, mode, _))| { (name, (content, mode, String::new())) })
-            .collect()
-    );
+    let names = |tree: Tree| -> Vec<(String, String, u32)> {
+        tree.into_iter().map(|(name, (content, mode, _))| (name, content, mode)).collect()
+    };
+    assert_eq!(names(tree(root.path())), names(before));
 }
 
 #[test]
@@ -222,14 +237,11 @@ fn what_a_user_has_not_seen_is_refused() {
     assert!(matches!(decide(&workspace, &stale), Err(ReviewError::Stale { .. })));
     // The workspace moves on.
     let review = show(&workspace);
-    fs::write(root.path().join("a"), lines(40, &[(15, "by another program")])).unwrap();
+    fs::write(root.path().join("a"), lines(40, &[(4, "by another program")])).unwrap();
     let stale = of_all(&review, Verdict::Reject);
-    assert!(matches!(decide(&workspace, &stale), Ok(_) | Err(ReviewError::Stale { .. })));
-    let gone = of_hunks(&review, Verdict::Accept, ["0123456789ab"]);
-    assert!(matches!(
-        decide(&workspace, &gone),
-        Err(ReviewError::UnknownHunks { .. } | ReviewError::Unknown(_))
-    ));
+    assert!(matches!(decide(&workspace, &stale), Err(ReviewError::Stale { .. })));
+    let gone = of_hunks(&review, Verdict::Accept, [hunks(&review)[0]]);
+    assert!(matches!(decide(&workspace, &gone), Err(ReviewError::UnknownHunks { .. })));
     held(&workspace, "t", |tree| write(tree, "b", "b\n"));
     held(&workspace, "u", |tree| write(tree, "b", "b\n"));
     let ambiguous = Decision { proposal: String::new(), ..unseen };
@@ -385,8 +397,8 @@ fn proposals_are_bounded() {
     // A session that has one can go on.
     held(&workspace, "s7", |tree| write(tree, "b", "b\n"));
     // What was refused left nothing.
-    let names = fs::read_dir(root.path().join(OWN).join("proposals")).unwrap().count();
-    assert!(names <= 100 * 2 + 2, "{names}");
+    let names: Vec<_> = fs::read_dir(root.path().join(OWN).join("proposals")).unwrap().collect();
+    assert!(names.len() <= 100 * 2 + 2, "{names:?}");
 }
 
 #[test]
@@ -489,7 +501,7 @@ fn a_crash_while_changes_are_held_loses_nothing_of_before() {
         assert_eq!(review.files.len(), 3, "{fault}");
         decide(&workspace, &of_all(&review, Verdict::Accept)).unwrap();
         assert_eq!(fs::read_to_string(root.join("c")).unwrap(), "c2\n", "{fault}");
-        assert_eq!(fs::read_dir(root.join(OWN).join("proposals")).unwrap().count(), 0, "{fault}");
+        assert_eq!(kept_files(&workspace), 0, "{fault}");
         assert_eq!(leftovers(root), 0, "{fault}");
     });
 }
