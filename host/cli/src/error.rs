@@ -11,7 +11,7 @@ use cofferdam_engine::host::OpenError;
 use cofferdam_plugin::distribution::FetchError;
 use cofferdam_plugin::registry::RegistryError;
 use cofferdam_plugin::store::StoreError;
-use cofferdam_workspace::HistoryError;
+use cofferdam_workspace::{HistoryError, ReviewError};
 
 /// The kind of an error, which decides the exit status.
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +108,16 @@ impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.message())?;
         self.hints.iter().try_for_each(|hint| write!(f, "; {hint}"))
+    }
+}
+
+impl From<ReviewError> for CliError {
+    fn from(error: ReviewError) -> Self {
+        match error {
+            ReviewError::Commit(_) | ReviewError::Io(_) => Self::host(error),
+            ReviewError::Stale { .. } | ReviewError::Collides(_) => Self::call(error),
+            _ => Self::usage(error),
+        }
     }
 }
 

@@ -39,6 +39,10 @@ pub struct Settings {
     /// Tools whose calls each need the approval of the user, who is asked by the MCP client: `*`,
     /// `plugin.*` or `plugin.tool`. If the user can't be asked, the call is denied.
     pub ask: Vec<String>,
+    /// Tools whose changes are held until a user accepts them with `cofferdam review`: `*`,
+    /// `plugin.*` or `plugin.tool`. Later calls of the same session see them, and their changes are
+    /// held as well. A role can be held as a whole.
+    pub hold: Vec<String>,
     /// What happens to calls that write files which other programs execute by name, such as
     /// `.envrc`: they are named in the answer and the journal (`named`, the default), the user is
     /// asked (`ask`), or the call is denied (`refused`). A role can be stricter.
@@ -271,6 +275,9 @@ pub struct RoleSettings {
     /// The contract of its agents' answers.
     #[serde(default)]
     pub contract: Option<String>,
+    /// Whether the changes of all its calls are held until a user accepts them.
+    #[serde(default)]
+    pub hold: bool,
     /// What happens to its calls that write files which other programs execute by name, if that is
     /// stricter than `executed` of the settings: `named`, `ask` or `refused`.
     #[serde(default)]

@@ -29,6 +29,10 @@ pub struct Used {
     pub agents: BTreeSet<String>,
     /// The tools that it called and whose changes the user has to approve.
     pub asks: BTreeSet<String>,
+    /// Whether it has called a tool whose changes are held.
+    pub is_held: bool,
+    /// Who approved it.
+    pub approver: Option<String>,
     /// What all its instances that have ended have used.
     pub usage: Usage,
     /// How many programs it has run.
@@ -93,6 +97,21 @@ impl CallUsage {
     /// The tools whose changes the user has to approve.
     pub(crate) fn asks(&self) -> Vec<String> {
         self.lock().asks.iter().cloned().collect()
+    }
+
+    /// Notes who has approved it.
+    pub(crate) fn approved_by(&self, approver: &str) {
+        self.lock().approver = Some(approver.to_owned());
+    }
+
+    /// Notes that it has called a tool whose changes are held.
+    pub(crate) fn hold(&self) {
+        self.lock().is_held = true;
+    }
+
+    /// Whether it has called a tool whose changes are held.
+    pub(crate) fn is_held(&self) -> bool {
+        self.lock().is_held
     }
 
     /// Adds what one instance has used.
