@@ -214,6 +214,18 @@ pub struct PluginNew {
     /// What the plugin is
     #[arg(long, value_enum, default_value = "tool")]
     pub kind: PluginKind,
+    /// Where a tool in Rust gets the SDK from [default: released, once this version is]
+    #[arg(long, value_enum)]
+    pub sdk: Option<SdkSource>,
+}
+
+/// Where a project in Rust gets `cofferdam-sdk` from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SdkSource {
+    /// From crates.io
+    Released,
+    /// A copy in the project, which builds without a registry
+    Bundled,
 }
 
 /// The languages that there are templates in.
