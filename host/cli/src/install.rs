@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use semver::VersionReq;
 use serde::Serialize;
 
 use crate::config::ConfigError;
@@ -122,6 +123,9 @@ pub struct Wish {
     pub accept_signer: bool,
     /// Whether another source than before is accepted.
     pub accept_source: bool,
+    /// The versions that later updates take; `None`: those of the lock file, or those that are
+    /// compatible.
+    pub range: Option<VersionReq>,
 }
 
 /// A plugin that can be installed, and what the user has to decide before.
@@ -341,6 +345,8 @@ impl Installer<'_> {
         check_digest(&from, &fetched.bytes, wish, locked.map(|(_, locked)| locked.digest))?;
         let mut candidate = Candidate::read(source, self.workspace.path(), fetched.bytes)
             .map_err(|source| InstallError::Pack { from: from.clone(), source: source.into() })?;
+        let range = wish.range.clone().or_else(|| locked?.1.range.clone());
+        candidate.range = range.or(candidate.range);
         self.check_name(&candidate.manifest.name, &from, locked.map(|(name, _)| name))?;
         let accepted = self.store.acceptances()?;
         let known = accepted.plugins.get(&candidate.manifest.name);

@@ -110,7 +110,8 @@ Examples:
     Install(Install),
     /// Get the newest of what is installed, and show what is different
     ///
-    /// What asks for more than was accepted, has another signer or lost its signature is refused
+    /// From a registry, where the tag is a semantic version: the highest version in the range that
+    /// cofferdam.lock has. What asks for more than was accepted, has another signer or lost its signature is refused
     /// until you say otherwise.
     #[command(after_help = "\
 Examples:
@@ -153,6 +154,10 @@ pub struct Install {
     /// Refuse anything but this content
     #[arg(long, value_name = "SHA256", requires = "source")]
     pub digest: Option<Digest>,
+    /// The versions that `plugin update` takes, such as '>=1.2, <3' [default: those that are
+    /// compatible with the tag, where it is a semantic version]
+    #[arg(long, value_name = "VERSIONS", requires = "source")]
+    pub range: Option<semver::VersionReq>,
     #[command(flatten)]
     pub accepted: Accepted,
     #[command(flatten)]

@@ -58,8 +58,7 @@ impl Runtime {
             }
         };
         let component = &components[0];
-        let is_served =
-            |import: &String| needs_of(import).is_some() || refused::is_socket(import);
+        let is_served = |import: &String| needs_of(import).is_some() || refused::is_socket(import);
         if imports.iter().all(is_served)
             && let Err(error) = refused::link(&self.lanes[0].linker, component, &refused)
         {

@@ -119,16 +119,15 @@ pub(super) fn check_import(
     granted: &Capabilities,
 ) -> Result<Option<Refusal>, LoadError> {
     let plugin = || manifest.name.clone();
-    let not_granted = |grant| LoadError::NotGranted {
-        plugin: plugin(),
-        import: import.to_owned(),
-        grant,
-    };
+    let not_granted =
+        |grant| LoadError::NotGranted { plugin: plugin(), import: import.to_owned(), grant };
     match needs_of(import) {
         Some(Needs::Http) if manifest.as_granted => Ok(None),
         Some(needs) => match needs.met_by(granted) {
             Ok(()) => Ok(None),
-            Err(grant) if manifest.backends.is_empty() && needs.met_by(&manifest.requests).is_ok() => {
+            Err(grant)
+                if manifest.backends.is_empty() && needs.met_by(&manifest.requests).is_ok() =>
+            {
                 Ok(Some(Refusal::NotGranted(not_granted(grant).to_string())))
             }
             Err(grant) => Err(not_granted(grant)),
@@ -212,7 +211,11 @@ mod tests {
 
     #[test]
     fn an_import_of_another_version_names_the_version_that_is_served() {
-        let error = check_import(&manifest(Capabilities::NONE), "cofferdam:host/scan@0.2.0", &Capabilities::NONE);
+        let error = check_import(
+            &manifest(Capabilities::NONE),
+            "cofferdam:host/scan@0.2.0",
+            &Capabilities::NONE,
+        );
         let message = error.unwrap_err().to_string();
         assert!(message.contains("it offers cofferdam:host/scan@0.1.0"), "{message}");
         assert!(message.contains("`cofferdam plugin update p`"), "{message}");

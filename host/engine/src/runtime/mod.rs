@@ -112,7 +112,10 @@ pub enum LoadError {
         offered: Option<&'static str>,
     },
     /// The component imports an interface of the host with a different type.
-    #[error("the plugin '{plugin}' imports what this host does not offer: {message}; {}", rebuild(plugin))]
+    #[error(
+        "the plugin '{plugin}' imports what this host does not offer: {message}; {}",
+        rebuild(plugin)
+    )]
     Mismatch {
         /// The name of the plugin.
         plugin: String,

@@ -146,6 +146,22 @@ impl Distribution {
         .boxed()
     }
 
+    /// The tags of the repository that a reference names.
+    ///
+    /// # Errors
+    /// Those of [`FetchError`].
+    pub fn tags<'a>(
+        &'a self,
+        reference: &'a Reference,
+        origin: SourceOrigin,
+    ) -> BoxFuture<'a, Result<Vec<String>, FetchError>> {
+        async move {
+            let login = self.login(reference).await?;
+            oci::tags(&self.client, login, reference, origin).await
+        }
+        .boxed()
+    }
+
     /// Publishes a plugin with its signature. Returns its digest in the registry.
     ///
     /// # Errors
