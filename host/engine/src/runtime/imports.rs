@@ -181,9 +181,15 @@ mod tests {
         assert_eq!(fs::read_dir(wit).unwrap().count(), 3);
     }
 
+    /// A plugin with a tool.
     fn manifest(requests: Capabilities) -> Manifest {
-        let text = r#"{"name":"p","version":"0.1.0","description":"","requests":{},"tools":[],"backends":[]}"#;
-        Manifest { requests, ..Manifest::parse(text.as_bytes()).unwrap() }
+        let tool = serde_json::json!({
+            "name": "t", "title": "", "description": "", "done": "", "input": {}, "output": {},
+        });
+        let manifest = serde_json::json!({
+            "name": "p", "version": "0.1.0", "description": "", "requests": {}, "tools": [tool],
+        });
+        Manifest { requests, ..Manifest::parse(manifest.to_string().as_bytes()).unwrap() }
     }
 
     #[test]
