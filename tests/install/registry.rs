@@ -188,6 +188,35 @@ fn an_update_takes_the_newest_version_of_the_range() {
 }
 
 #[test]
+fn a_list_of_revocations_is_published() {
+    let place = Place::new();
+    let Some(registry) = Registry::start(&place, false) else { return };
+    let Some(ada) = Author::new(&place, "ada") else { return };
+    let file = place.beside("lines.wasm", &Plugin::new("lines").version("1.0.0"));
+    ada.sign(&file);
+    let reference = registry.reference("lines:1.0.0");
+    let digest = place.works(&["plugin", "push", text(&file), &reference])["digest"].clone();
+    let user = Place::new();
+    let install = ["plugin", "install", &reference, "--key", &ada.key(), "--deny"];
+    user.works(&install);
+
+    let list = place.home_file("revoked.toml");
+    let content = format!("version = 1\n[revoked]\n{digest} = \"it loses lines\"\n");
+    fs::write(&list, content).unwrap();
+    let push = ["plugin", "push", text(&list), &registry.reference("lines:revoked")];
+    assert_contains(&place.refused(2, &push), &["it is not signed"]);
+    ada.sign(&list);
+    assert_eq!(place.works(&push)["revoked"], 1);
+    assert_contains(&user.refused(3, &["plugin", "update"]), &["it loses lines"]);
+    let other = Place::new();
+    assert_contains(&other.refused(3, &install), &["it loses lines"]);
+    assert!(other.stored().is_empty());
+    // The list is no plugin.
+    let wrong = ["plugin", "install", &registry.reference("lines:revoked"), "--deny"];
+    assert_ne!(other.run(&wrong).status, 0);
+}
+
+#[test]
 fn a_signature_goes_with_the_plugin() {
     let place = Place::new();
     let Some(registry) = Registry::start(&place, false) else { return };

@@ -9,6 +9,7 @@ use semver::VersionReq;
 use serde::{Deserialize, Serialize};
 
 use super::digest::{Digest, DigestError};
+use super::revocation;
 use cofferdam_core::policy::{Origin, OriginError};
 use cofferdam_text::shorten;
 
@@ -146,6 +147,24 @@ impl Source {
     /// compatible with the version of the tag. `None` if the tag is no semantic version.
     pub fn default_range(&self) -> Option<VersionReq> {
         self.release().and_then(|(_, version)| VersionReq::parse(&format!("^{version}")).ok())
+    }
+
+    /// Where the list of revocations for a plugin from this source is.
+    #[must_use]
+    pub fn revocations(&self) -> Self {
+        match self {
+            Self::File(path) => Self::File(path.with_file_name(revocation::FILE)),
+            Self::Web(address) => {
+                let path = address.path.split('?').next().unwrap_or_default();
+                let directory = path.rfind('/').map_or("/", |at| &path[..=at]);
+                let path = format!("{directory}{}", revocation::FILE);
+                Self::Web(Address { origin: address.origin.clone(), path })
+            }
+            Self::Registry(reference) => Self::Registry(Reference {
+                version: Version::Tag(revocation::TAG.to_owned()),
+                ..reference.clone()
+            }),
+        }
     }
 
     /// Whether both name one plugin, perhaps in different versions: the same source, or tags of one
@@ -458,6 +477,17 @@ mod tests {
         ] {
             let error = text.parse::<Source>().unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_revocations_is_beside_the_plugin() {
+        for (text, wanted) in [
+            ("./tools/lines.wasm", "./tools/revoked.toml"),
+            ("https://a.example/x/lines.wasm?v=/1", "https://a.example/x/revoked.toml"),
+            ("oci://ghcr.io/ada/lines:1.0.0", "oci://ghcr.io/ada/lines:revoked"),
+        ] {
+            assert_eq!(text.parse::<Source>().unwrap().revocations().to_string(), wanted);
         }
     }
 

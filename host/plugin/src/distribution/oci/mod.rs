@@ -25,11 +25,14 @@ use super::{FetchError, Fetched};
 use crate::digest::Digest;
 use crate::http::{Client, Request};
 use crate::registry::MAX_COMPONENT_BYTES;
+use crate::revocation;
 use crate::source::{Reference, SourceOrigin, Version};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const LAYER: &str = "application/wasm";
+/// The media type of a list of revocations, which has the tag `revoked`.
+const LIST_LAYER: &str = "application/vnd.cofferdam.revoked.v1+toml";
 
 /// The annotation of the layer with its signature in minisign's format.
 const SIGNATURE: &str = "cofferdam.minisig";
@@ -108,9 +111,10 @@ pub async fn pull(
         let why = format!("{} layers, where a plugin is one", manifest.layers.len());
         return Err(FetchError::answer(reference, why));
     };
-    if layer.media_type != LAYER {
+    let expected = media_type(reference);
+    if layer.media_type != expected {
         let found = cofferdam_text::shorten(&layer.media_type, 80);
-        let why = format!("its content is {found}, where a plugin is {LAYER}");
+        let why = format!("its content is {found}, and not {expected}");
         return Err(FetchError::answer(reference, why));
     }
     if layer.size > MAX_COMPONENT_BYTES {
@@ -164,6 +168,14 @@ fn next_page(link: &str) -> Option<&str> {
     parameters.replace('"', "").to_ascii_lowercase().contains("rel=next").then_some(reference)
 }
 
+/// The media type of what a reference names.
+fn media_type(reference: &Reference) -> &'static str {
+    match &reference.version {
+        Version::Tag(tag) if tag == revocation::TAG => LIST_LAYER,
+        _ => LAYER,
+    }
+}
+
 fn check(reference: &Reference, content: &[u8], wanted: Digest) -> Result<(), FetchError> {
     let found = Digest::of(content);
     if found == wanted {
@@ -183,7 +195,7 @@ pub async fn push(
         return Err(FetchError::answer(reference, "what is published needs a tag: NAME:TAG"));
     };
     let mut session = Session::push(client, login, reference);
-    let mut layer = Descriptor::new(LAYER, artifact.bytes);
+    let mut layer = Descriptor::new(media_type(reference), artifact.bytes);
     if let Some(signature) = artifact.signature {
         layer.annotations.insert(SIGNATURE.to_owned(), signature.to_owned());
     }
