@@ -156,12 +156,17 @@ pub struct Install {
     pub digest: Option<Digest>,
     /// The versions that `plugin update` takes, such as '>=1.2, <3' [default: those that are
     /// compatible with the tag, where it is a semantic version]
-    #[arg(long, value_name = "VERSIONS", requires = "source")]
+    #[arg(long, value_name = "VERSIONS", requires = "source", value_parser = versions)]
     pub range: Option<semver::VersionReq>,
     #[command(flatten)]
     pub accepted: Accepted,
     #[command(flatten)]
     pub granting: Granting,
+}
+
+/// Parses a range of versions; the error has no trait that clap needs.
+fn versions(text: &str) -> Result<semver::VersionReq, String> {
+    text.parse().map_err(|error: semver::Error| error.to_string())
 }
 
 #[derive(Debug, Args)]
@@ -240,9 +245,9 @@ pub enum Language {
     Rust,
     /// Built by componentize-py
     Python,
-    /// Built by componentize-js
+    /// Built by componentize-qjs
     Javascript,
-    /// Checked by tsc, built by esbuild and componentize-js
+    /// Checked by tsc, built by esbuild and componentize-qjs
     Typescript,
     /// Built by clang
     C,
