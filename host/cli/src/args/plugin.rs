@@ -245,9 +245,9 @@ pub enum Language {
     Rust,
     /// Built by componentize-py
     Python,
-    /// Built by componentize-qjs
+    /// Built by componentize-js
     Javascript,
-    /// Checked by tsc, built by esbuild and componentize-qjs
+    /// Checked by tsc, built by esbuild and componentize-js
     Typescript,
     /// Built by clang
     C,

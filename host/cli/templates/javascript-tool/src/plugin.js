@@ -22,5 +22,5 @@ export const tools = {
 
 // `code` is a stable name that agents branch on; the message says what would be right.
 function toolError(kind, code, message) {
-    return { kind, code, message, detail: null };
+    return { kind, code, message, detail: undefined };
 }

@@ -2,7 +2,7 @@
 // reads needs `files = "read"` under `[requests]` and `effects = "read"` in `plugin.toml`, and one that
 // changes files "write". The host commits the changes of a call if it succeeds.
 
-import preopens from 'wasi:filesystem/preopens@0.2.6';
+import { getDirectories } from 'wasi:filesystem/preopens@0.2.6';
 
 // The most that one call of WASI reads or writes, in bytes.
 const CHUNK = 1 << 20;
@@ -20,7 +20,7 @@ export function read(path) {
     return opened(path, {}, { read: true }, (file) => {
         const chunks = [];
         for (let at = 0; ; ) {
-            const [bytes, end] = file.read(CHUNK, at);
+            const [bytes, end] = file.read(BigInt(CHUNK), BigInt(at));
             chunks.push(bytes);
             at += bytes.length;
             if (end || bytes.length === 0) return joined(chunks, at);
@@ -32,7 +32,7 @@ export function read(path) {
 export function write(path, bytes) {
     opened(path, { create: true, truncate: true }, { write: true }, (file) => {
         for (let at = 0; at < bytes.length; ) {
-            at += Number(file.write(bytes.subarray(at, at + CHUNK), at));
+            at += Number(file.write(bytes.subarray(at, at + CHUNK), BigInt(at)));
         }
     });
 }
@@ -40,12 +40,8 @@ export function write(path, bytes) {
 /** Reads a text. Bytes that are not UTF-8 are an error. */
 export function readText(path) {
     const bytes = read(path);
-    let units = '';
-    for (let at = 0; at < bytes.length; at += 8192) {
-        units += String.fromCharCode(...bytes.subarray(at, at + 8192));
-    }
     try {
-        return decodeURIComponent(escape(units));
+        return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
     } catch {
         throw new FileError(path, 'illegal-byte-sequence');
     }
@@ -53,9 +49,7 @@ export function readText(path) {
 
 /** Writes a text as UTF-8, as [write] does. */
 export function writeText(path, text) {
-    // The engine has no TextEncoder: this makes a string of one character for each byte.
-    const units = unescape(encodeURIComponent(text));
-    write(path, Uint8Array.from(units, (unit) => unit.charCodeAt(0)));
+    write(path, new TextEncoder().encode(text));
 }
 
 /** Lists a directory: `{ name, type }`, with types such as `regular-file` and `directory`. */
@@ -79,7 +73,7 @@ export function createDirectory(path) {
 }
 
 function workspace() {
-    const found = preopens.getDirectories().find(([, name]) => name === '/workspace');
+    const found = getDirectories().find(([, name]) => name === '/workspace');
     if (!found) throw new FileError('/workspace', 'not-permitted');
     return found[0];
 }
@@ -99,9 +93,10 @@ function attempt(path, action) {
     try {
         return action();
     } catch (error) {
-        // What a function of WIT returns as its error is thrown as it is: here, the name of a case.
-        if (error instanceof Error && typeof error.payload !== 'string') throw error;
-        throw new FileError(path, error.payload ?? error);
+        // What a function of WIT returns as its error is the payload of what is thrown: here, the name of a case.
+        const code = error?.payload ?? error;
+        if (typeof code !== 'string') throw error;
+        throw new FileError(path, code);
     }
 }
 

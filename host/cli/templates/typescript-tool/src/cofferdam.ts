@@ -18,7 +18,7 @@ export interface ToolError {
     /** What was wrong, where, and what would be right. */
     message: string;
     /** JSON, where the tool's contract has a failure document. */
-    detail: string | null;
+    detail?: string;
 }
 
 /** `cofferdam:tool/types.call-context` */

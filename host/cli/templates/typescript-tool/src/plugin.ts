@@ -21,5 +21,5 @@ export const tools: Tools = {
 };
 
 function toolError(kind: ErrorKind, code: string, message: string): ToolError {
-    return { kind, code, message, detail: null };
+    return { kind, code, message };
 }
