@@ -347,8 +347,9 @@ fn javascript_and_typescript_from_template_to_successful_call() {
         };
         build(&project);
         let import = "import { BlankName, greet } from './greet.js';";
+        let imports = format!("{import}\nimport {{ readText, writeText }} from './files.js';");
         let edits = [
-            (import, &*format!("{import}\nimport {{ readText, writeText }} from './files.js';")),
+            (import, imports.as_str()),
             (
                 "return JSON.stringify(greet(JSON.parse(args)));",
                 "writeText('greetings.txt', greet(JSON.parse(args)).text);\n            \

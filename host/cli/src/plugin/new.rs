@@ -146,10 +146,7 @@ fn sdk_manifest() -> Result<String, String> {
         let Some(toml::Value::Table(table)) = sdk.get_mut(key) else { continue };
         table.remove("readme");
         for (name, value) in table {
-            let is_inherited = |(key, value): (&str, &toml::Value)| {
-                key == "workspace" && value.as_bool() == Some(true)
-            };
-            if value.as_table().is_some_and(|it| it.iter().any(|(k, v)| is_inherited((k, v)))) {
+            if value.get("workspace").and_then(toml::Value::as_bool) == Some(true) {
                 let of_workspace = workspace.get(key).and_then(|table| table.get(name));
                 *value = of_workspace.ok_or(format!("the workspace has no {name}"))?.clone();
             }
