@@ -169,6 +169,8 @@ impl From<InstallError> for CliError {
             | InstallError::NoSignature { .. }
             | InstallError::Signature { .. }
             | InstallError::TrustChange { .. }
+            | InstallError::Revoked { .. }
+            | InstallError::Revocations { .. }
             | InstallError::Fetch(FetchError::Digest { .. } | FetchError::Private(..))
             | InstallError::Store(StoreError::NotAccepted { .. } | StoreError::Gone { .. }) => {
                 ErrorKind::Denied

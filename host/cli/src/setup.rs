@@ -277,6 +277,12 @@ fn pinned(workspace: &Path) -> Result<Vec<Pinned>, CliError> {
             resolved.missing.join(", ")
         );
     }
+    for (name, reason) in &resolved.revoked {
+        tracing::warn!(
+            "{name} is left out: its publisher has revoked this version ({reason}); \
+             `cofferdam plugin update {name}` looks for another one"
+        );
+    }
     Ok(resolved.pinned)
 }
 

@@ -377,7 +377,7 @@ pub(crate) fn load_failure(error: &LoadError) -> Failure {
 pub(crate) fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
     match stop {
         Stop::Limit(code) => Failure::new(*code, limits.exceeded(*code)),
-        Stop::Storage(code, message) => Failure::new(*code, message),
+        Stop::Ended(code, message) => Failure::new(*code, message),
         Stop::Trap(_) => Failure::new(TrapCode::PluginCrashed, stop.to_string()),
         Stop::Cancelled => cancelled(),
         Stop::Descriptors => Failure::new(FailedCode::DescriptorShortage, stop.to_string()),

@@ -177,6 +177,12 @@ pub fn manifest_file(path: &Path) -> Checked {
     checked
 }
 
+/// The place of a pointer in `plugin.toml`, with its line if the file can be read.
+pub fn manifest_place(path: &Path, pointer: &str) -> Place {
+    let line = bounded_text::read(path).ok().and_then(|text| Lines::new(&text).of(pointer));
+    Place { line, ..Place::file(path.display().to_string()).below(pointer) }
+}
+
 /// Replaces the names of schema files in a manifest by the schemas; returns what is wrong with
 /// them.
 fn insert_schemas(manifest: &mut Value, directory: &Path, place: &Place) -> Vec<Finding> {

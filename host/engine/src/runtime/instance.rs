@@ -136,7 +136,7 @@ pub(super) fn in_instance<T>(
     match store.data().files.exceeded() {
         Some(Exceeded::DiskFull) => {
             let message = context.services.workspace.is_full(&Errno::NOSPC.into());
-            Err(Stop::Storage(FailedCode::DiskFull.into(), message))
+            Err(Stop::Ended(FailedCode::DiskFull.into(), message))
         }
         Some(Exceeded::Limit(limit)) => Err(Stop::Limit(limit)),
         None => Ok((done, store)),
