@@ -45,10 +45,8 @@ pub fn run(args: RunArgs, host: &dyn Host) -> Result<RunOutput, ToolError> {
     let source = Source::new(code.clone(), &mut calls);
     if check == CheckMode::Only {
         let note = unchecked.map_or(NOT_RUN.to_owned(), |note| format!("{NOT_RUN}; {note}"));
-        return compiled(source, inputs, &code, &calls).map(|()| RunOutput {
-            note: Some(note),
-            ..RunOutput::default()
-        });
+        return compiled(source, inputs, &code, &calls)
+            .map(|()| RunOutput { note: Some(note), ..RunOutput::default() });
     }
     let mut script = Script {
         calls,

@@ -284,19 +284,40 @@ fn only_what_fails_in_any_case_is_refused_by_its_type() {
         format!("Argument to function `read_file` is incorrect: Expected `str`, found `{found}`")
     };
     let key_of = |key: &str| format!("Unknown key \"{key}\" for TypedDict `FilesReadFile`");
-    let no_attribute = |of: &str, name: &str| format!("Object of type `{of}` has no attribute `{name}`");
+    let no_attribute =
+        |of: &str, name: &str| format!("Object of type `{of}` has no attribute `{name}`");
     for (found, wanted) in [
-        (finding(2, 21, argument, &expected("int")), Some("line 2, column 26: files.read_file: path is str, and not int")),
+        (
+            finding(2, 21, argument, &expected("int")),
+            Some("line 2, column 26: files.read_file: path is str, and not int"),
+        ),
         (finding(2, 21, argument, &expected("int | str")), None),
         (finding(1, 1, argument, &expected("int")), None),
-        (finding(4, 3, key, &key_of("contents")), Some("a result of files.read_file has no key 'contents'; did you mean 'content'?")),
+        (
+            finding(4, 3, key, &key_of("contents")),
+            Some("a result of files.read_file has no key 'contents'; did you mean 'content'?"),
+        ),
         (finding(4, 3, key, &key_of("zzz")), Some("has no key 'zzz'; it has content")),
         (finding(3, 3, key, &key_of("mine")), None),
-        (finding(4, 1, attribute, &no_attribute("FilesReadFile", "content")), Some("line 4, column 1: a result of files.read_file is a dict: write [\"content\"]")),
+        (
+            finding(4, 1, attribute, &no_attribute("FilesReadFile", "content")),
+            Some("line 4, column 1: a result of files.read_file is a dict: write [\"content\"]"),
+        ),
         (finding(4, 1, attribute, &no_attribute("FilesReadFile", "update")), None),
         (finding(4, 1, attribute, &no_attribute("Exception", "code")), None),
-        (finding(4, 1, attribute, "Attribute `group` is not defined on `None` in union `Match[str] | None`"), None),
-        (finding(4, 1, attribute, &no_attribute("CoroutineType[Any, Any, FilesReadFile]", "x")), Some("not awaited")),
+        (
+            finding(
+                4,
+                1,
+                attribute,
+                "Attribute `group` is not defined on `None` in union `Match[str] | None`",
+            ),
+            None,
+        ),
+        (
+            finding(4, 1, attribute, &no_attribute("CoroutineType[Any, Any, FilesReadFile]", "x")),
+            Some("not awaited"),
+        ),
         (finding(4, 1, "invalid-assignment", "whatever"), None),
         (finding(99, 1, key, &key_of("contents")), None),
     ] {

@@ -69,11 +69,7 @@ pub fn check(
 }
 
 /// What a finding says about the use of tools, with its place in the script.
-fn problem(
-    finding: &Finding,
-    look: &Check<'_, '_>,
-    stubs: &Stubs,
-) -> Option<(TextSize, String)> {
+fn problem(finding: &Finding, look: &Check<'_, '_>, stubs: &Stubs) -> Option<(TextSize, String)> {
     let place = offset(look.code, finding.line.checked_sub(1)?, finding.column)?;
     let message = finding.message.as_str();
     let mut quoted = message.split('`').skip(1).step_by(2);

@@ -75,7 +75,8 @@ impl Entry {
     fn permissions(&self, caller: &Permissions) -> Permissions {
         let mut capabilities = self.grant.capabilities.clone();
         // A checker gets texts and no files.
-        let own = if self.backend.kind == BackendKind::Checker { Files::None } else { Files::Write };
+        let own =
+            if self.backend.kind == BackendKind::Checker { Files::None } else { Files::Write };
         capabilities.files = capabilities.files.min(caller.capabilities.files).min(own);
         capabilities.process = &capabilities.process & &self.backend.programs;
         Permissions {

@@ -132,7 +132,9 @@ impl ComponentInstanceState for State {
         function: &str,
         contents: impl FnOnce(&[u8]) + Send,
     ) {
-        self.call(interface, function, |store, list: WasmList<u8>| contents(list.as_le_slice(store)));
+        self.call(interface, function, |store, list: WasmList<u8>| {
+            contents(list.as_le_slice(store))
+        });
     }
 
     async fn call_func_ret_s32(&mut self, interface: &str, function: &str) -> i32 {
@@ -174,7 +176,8 @@ mod tests {
 
     #[test]
     fn instances_begin_with_the_memory_that_initialize_leaves() {
-        let bytes = counter("(i32.store (i32.const 8) (i32.add (i32.load (i32.const 8)) (i32.const 42)))");
+        let bytes =
+            counter("(i32.store (i32.const 8) (i32.add (i32.load (i32.const 8)) (i32.const 42)))");
         let bytes = initialized(&bytes).unwrap();
         assert_eq!(pack::exports(&bytes).unwrap(), ["get"]);
         let engine = Engine::default();
