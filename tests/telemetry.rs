@@ -203,10 +203,10 @@ fn calls_of_a_script_are_below_its_span() {
         collector.of(place.command(SERVE).args(["--tools", "scripts", "--role", "main"])),
     );
     let code = "files.read_file(path='a.txt')\nfiles.read_file(path='a.txt')\n1";
-    let request = call("/mcp", "run_python", &json!({"code": code}));
+    let request = || call("/mcp", "run_python", &json!({"code": code}));
     for (request, trace, parent) in [
-        (request.clone(), None, ""),
-        (request.with("traceparent", PARENT), Some(TRACE), "00f067aa0ba902b7"),
+        (request(), None, ""),
+        (request().with("traceparent", PARENT), Some(TRACE), "00f067aa0ba902b7"),
     ] {
         assert_eq!(server.ask(&request).0, 200);
         let mut spans = Vec::new();
