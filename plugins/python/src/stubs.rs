@@ -57,14 +57,14 @@ impl Stubs {
             let word = if is_async { "async def" } else { "def" };
             let arguments = arguments(&signature);
             // Writing to a `String` never fails.
-            let _ = write!(
+            let _ = writeln!(
                 class,
-                "    @staticmethod\n    {word} {function}({arguments}) -> {result}: ...\n"
+                "    @staticmethod\n    {word} {function}({arguments}) -> {result}: ..."
             );
         }
         // Other functions of the module are looked at elsewhere.
         class.push_str("    def __getattr__(self, name: str) -> Any: ...\n");
-        let _ = write!(self.modules, "{class}{module}: _{module}\n");
+        let _ = writeln!(self.modules, "{class}{module}: _{module}");
     }
 
     /// The text of the stubs, with variables of any type.
@@ -99,7 +99,7 @@ impl Stubs {
         for Field { name: key, value, is_required } in fields {
             let own = self.result(value, &format!("{name}{}", camel(key)), tool);
             let own = if *is_required { own } else { format!("NotRequired[{own}]") };
-            let _ = write!(class, "    {key}: {own}\n");
+            let _ = writeln!(class, "    {key}: {own}");
         }
         self.classes.push_str(&class);
         let keys = fields.iter().map(|field| field.name.clone()).collect();

@@ -110,7 +110,7 @@ fn problem(finding: &Finding, look: &Check<'_, '_>, stubs: &Stubs) -> Option<(Te
 /// What a finding says about an argument of a tool.
 fn argument(message: &str, place: TextSize, look: &Check<'_, '_>) -> Option<(TextSize, String)> {
     let argument =
-        look.arguments.iter().filter(|argument| argument.range.contains_inclusive(place)).last()?;
+        look.arguments.iter().rfind(|argument| argument.range.contains_inclusive(place))?;
     let found = message.rsplit("found ").next()?.trim_matches('`');
     // A text or a number of which nothing more is known may be one of the constants.
     let is_known = !argument.wanted.contains('"') || found.starts_with("Literal[");
