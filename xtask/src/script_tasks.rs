@@ -50,7 +50,7 @@ struct Task {
 /// The same task by direct calls.
 enum Direct {
     /// Finds files by a search, reads how the text is used, and replaces a text in each.
-    Replace { find: &'static str, glob: &'static str, old: &'static str, new: &'static str },
+    Replace { find: &'static str, old: &'static str, new: &'static str },
     /// Reads files, then gives the answer.
     Read { calls: fn(&Path) -> Result<Vec<(&'static str, Value)>> },
     /// Reads each file of a directory, and writes it with a line in front.
@@ -63,37 +63,12 @@ enum Direct {
 /// # Errors
 /// If the package is not installed, both ways end differently, or a script costs too much.
 pub fn run(project: &Project, check: bool) -> Result<()> {
-    let place = project.memory("script-tasks");
     let package = project.target.join("programs/package").join(PACKAGE);
     ensure!(package.is_dir(), "{} is missing; run `cargo xtask programs`", package.display());
     let (mut rows, mut sums) = (String::new(), [0_u64; 2]);
     for task in tasks() {
         announce(task.title);
-        let session = |name: &str| -> Result<(PathBuf, Workspace)> {
-            let root = place.join(name);
-            if root.exists() {
-                fs::remove_dir_all(&root).with_context(|| format!("removing {name}"))?;
-            }
-            tree::copy(&package, &root.join(PACKAGE))?;
-            let workspace = Workspace::new(project, &root, &place.join("home"))?;
-            Ok((root, workspace))
-        };
-        let (root, workspace) = session("script")?;
-        let (mut by_script, value) = scripted(&workspace, &task)?;
-        let (other, workspace) = session("direct")?;
-        let mut direct = task.direct.run(&workspace, &other)?;
-        let same = package_files(&root)? == package_files(&other)?;
-        ensure!(same, "{}: the script and the direct calls end differently", task.title);
-        // The model writes the answer in both sessions.
-        let answer = value.to_string();
-        by_script.push(answer.clone());
-        direct.push(answer);
-        let sum = |texts: &[String]| -> Result<u64> {
-            Ok(tokens(project, texts.iter().map(String::as_str))?.iter().sum())
-        };
-        let [before, after] = [sum(&direct)?, sum(&by_script)?];
-        let list = sum(&by_script[..1])?;
-        ensure!(list <= MAX_LIST, "the list of tools in script mode has {list} tokens");
+        let [before, after] = task.costs(project, &package)?;
         let percent = after * 100 / before;
         let _ = writeln!(rows, "| {} | {before} | {after} | {percent} % |", task.title);
         ensure!(percent <= MAX_PERCENT_OF_ONE, "{}: {after} tokens and not {before}", task.title);
@@ -112,6 +87,37 @@ pub fn run(project: &Project, check: bool) -> Result<()> {
     }
     ensure!(percent <= MAX_PERCENT, "the scripts cost {percent} % of the direct calls");
     Ok(())
+}
+
+impl Task {
+    /// Does the task both ways; returns the tokens of the direct calls and of the script.
+    fn costs(&self, project: &Project, package: &Path) -> Result<[u64; 2]> {
+        let place = project.memory("script-tasks");
+        let session = |name: &str| -> Result<(PathBuf, Workspace)> {
+            let root = place.join(name);
+            if root.exists() {
+                fs::remove_dir_all(&root).with_context(|| format!("removing {name}"))?;
+            }
+            tree::copy(package, &root.join(PACKAGE))?;
+            let workspace = Workspace::new(project, &root, &place.join("home"))?;
+            Ok((root, workspace))
+        };
+        let (root, workspace) = session("script")?;
+        let (mut by_script, value) = scripted(&workspace, self)?;
+        let (other, workspace) = session("direct")?;
+        let mut direct = self.direct.run(&workspace, &other)?;
+        let same = package_files(&root)? == package_files(&other)?;
+        ensure!(same, "{}: the script and the direct calls end differently", self.title);
+        // The model writes the answer in both sessions.
+        direct.push(value.to_string());
+        by_script.push(value.to_string());
+        let sum = |texts: &[String]| -> Result<u64> {
+            Ok(tokens(project, texts.iter().map(String::as_str))?.iter().sum())
+        };
+        let list = sum(&by_script[..1])?;
+        ensure!(list <= MAX_LIST, "the list of tools in script mode has {list} tokens");
+        Ok([sum(&direct)?, sum(&by_script)?])
+    }
 }
 
 /// The files of the package with their contents.
@@ -155,9 +161,9 @@ impl Direct {
         let mut client = Client::start(workspace.command().args(["serve", "--role", "coder"]))?;
         let mut texts = vec![client.tools()?.to_string()];
         match self {
-            Self::Replace { find, glob, old, new } => {
-                let search = json!({"pattern": find, "glob": glob, "output_mode": "content"});
-                call(&mut client, "grep", &search, &mut texts)?;
+            Self::Replace { find, old, new } => {
+                let (tool, arguments) = search(find, "*.py", "content");
+                call(&mut client, tool, &arguments, &mut texts)?;
                 for path in python_files(root)? {
                     if !read_text(&root.join(&path))?.contains(old) {
                         continue;
@@ -242,118 +248,110 @@ macro_rules! replacing {
 }
 
 fn tasks() -> Vec<Task> {
-    let (edit, read) = ("grep read_file write_file", "glob read_file");
-    let replace = |title, script, find, old, new| {
-        let direct = Direct::Replace { find, glob: "*.py", old, new };
-        Task { title, query: edit, script, direct }
+    let mut tasks = replacements();
+    tasks.extend(questions());
+    tasks.extend(more_questions());
+    tasks
+}
+
+fn replacements() -> Vec<Task> {
+    let task = |title, script, find, old, new| {
+        let direct = Direct::Replace { find, old, new };
+        Task { title, query: "grep read_file write_file", script, direct }
     };
-    let question =
-        |title, script, calls| Task { title, query: read, script, direct: Direct::Read { calls } };
+    let compat = "from petl.compat import";
+    let line = "return lambda row: (row[index],)";
     vec![
-        replace(
+        task(
             "rename a function and its callers",
             replacing!("rowgetter", "rowgetter", "row_getter"),
             "rowgetter",
             "rowgetter",
             "row_getter",
         ),
-        replace(
+        task(
             "replace an import in 70 files",
-            replacing!(
-                "from petl.compat import",
-                "from petl.compat import",
-                "from petl.python import"
-            ),
-            "from petl.compat import",
-            "from petl.compat import",
-            "from petl.python import",
+            replacing!("from petl.compat import", "from petl.compat", "from petl.python"),
+            compat,
+            "from petl.compat",
+            "from petl.python",
         ),
-        replace(
+        task(
             "replace an assertion in all tests",
             replacing!("ieq\\(", "ieq(", "assert_rows("),
             "ieq\\(",
             "ieq(",
             "assert_rows(",
         ),
-        replace(
+        task(
             "remove an import of the future",
             replacing!("print_function, ", "print_function, ", ""),
             "print_function, ",
             "print_function, ",
             "",
         ),
-        Task {
-            title: "add a line to all files of a directory",
-            query: "glob read_file write_file",
-            script: "paths = files.glob(pattern=\"petl/transform/*.py\")[\"files\"]\n\
-                     for path in paths:\n    text = files.read_file(path=path)[\"content\"]\n    \
-                     files.write_file(path=path, content=\"# Licence: MIT\\n\" + text)\nlen(paths)",
-            direct: Direct::Head { directory: "petl/transform", line: "# Licence: MIT" },
-        },
+        task(
+            "change one line",
+            include_str!("script_tasks/line.py"),
+            "\\(row\\[index\\],\\)",
+            line,
+            "return lambda row: (row[index], )",
+        ),
+    ]
+}
+
+fn question(
+    title: &'static str,
+    script: &'static str,
+    calls: fn(&Path) -> Result<Vec<(&'static str, Value)>>,
+) -> Task {
+    Task { title, query: "glob read_file grep", script, direct: Direct::Read { calls } }
+}
+
+fn questions() -> Vec<Task> {
+    vec![
         question(
             "tests by file, the ten largest of 786",
-            "found = grep.grep(pattern=r\"^\\s*def test_\", glob=\"*.py\", output_mode=\"count\")\n\
-             counts = sorted(((c[\"matches\"], c[\"file\"]) for c in found[\"counts\"]), reverse=True)\n\
-             [found[\"total_matches\"], counts[:10]]",
+            include_str!("script_tasks/tests.py"),
             |_| Ok(vec![search("^\\s*def test_", "*.py", "count")]),
         ),
         question(
             "a report over 5,000 matches: the most used names",
-            "import re\nfrom collections import Counter\nnames = Counter()\n\
-             for path in files.glob(pattern=\"petl/transform/*.py\")[\"files\"]:\n    \
-             names.update(re.findall(r\"[a-z_]{4,}\", files.read_file(path=path)[\"content\"]))\n\
-             sorted(((n, name) for name, n in names.items()), reverse=True)[:10]",
+            include_str!("script_tasks/names.py"),
             |root| read_all(root, "petl/transform"),
         ),
         question(
             "functions without a docstring",
-            "import re\nout = {}\n\
-             for path in files.glob(pattern=\"petl/transform/*.py\")[\"files\"]:\n    \
-             text = files.read_file(path=path)[\"content\"]\n    \
-             names = re.findall(r'^def ([a-z]\\w*)\\([^)]*\\):\\n(?!\\s+r?\"\"\")', text, re.MULTILINE)\n    \
-             if names:\n        out[path] = len(names)\nout",
+            include_str!("script_tasks/docstrings.py"),
             |root| read_all(root, "petl/transform"),
         ),
         question(
             "exported names that no test mentions",
-            "import re\ntext = files.read_file(path=\"petl/transform/__init__.py\")[\"content\"]\n\
-             names = sorted(set(re.findall(r\"\\b[a-z]\\w+(?=[,\\s\\\\]|$)\", text.split(\"import\", 1)[1])))\n\
-             tests = \"\"\n\
-             for path in files.glob(pattern=\"petl/test/transform/*.py\")[\"files\"]:\n    \
-             tests += files.read_file(path=path)[\"content\"]\n\
-             [name for name in names if name not in tests]",
+            include_str!("script_tasks/untested.py"),
             |root| {
                 let mut calls = read_all(root, "petl/test/transform")?;
                 calls.insert(0, ("read_file", json!({"path": "petl/transform/__init__.py"})));
                 Ok(calls)
             },
         ),
-        question(
-            "the sources of the tests of one function",
-            "import re\nout = []\n\
-             text = files.read_file(path=\"petl/test/transform/test_joins.py\")[\"content\"]\n\
-             for part in re.split(r\"(?m)^(?=def |class )\", text):\n    \
-             if \"antijoin(\" in part and part.startswith(\"def test\"):\n        \
-             out.append(part[:part.index(\"(\")])\nout",
-            |_| Ok(vec![("read_file", json!({"path": "petl/test/transform/test_joins.py"}))]),
-        ),
+    ]
+}
+
+fn more_questions() -> Vec<Task> {
+    vec![
+        question("the tests of one function", include_str!("script_tasks/of_function.py"), |_| {
+            Ok(vec![("read_file", json!({"path": "petl/test/transform/test_joins.py"}))])
+        }),
         question(
             "classes with an iterator and without a length",
-            "import re\nout = []\n\
-             for path in files.glob(pattern=\"petl/transform/*.py\")[\"files\"]:\n    \
-             text = files.read_file(path=path)[\"content\"]\n    \
-             for part in re.split(r\"(?m)^(?=class )\", text)[1:]:\n        \
-             if \"__iter__\" in part and \"__len__\" not in part:\n            \
-             out.append(part[6:part.index(\":\")])\nlen(out)",
+            include_str!("script_tasks/classes.py"),
             |root| read_all(root, "petl/transform"),
         ),
-        replace(
-            "change one line",
-            "edit.atomic_replace(path=\"petl/util/base.py\", replacements=[{\"old_string\": \
-             \"return lambda row: (row[index],)\", \"new_string\": \"return lambda row: (row[index], )\"}])\n1",
-            "lambda row: \\(row\\[index\\],\\)",
-            "lambda row: (row[index],)",
-            "lambda row: (row[index], )",
-        ),
+        Task {
+            title: "add a line to all files of a directory",
+            query: "glob read_file write_file",
+            script: include_str!("script_tasks/head.py"),
+            direct: Direct::Head { directory: "petl/transform", line: "# Licence: MIT" },
+        },
     ]
 }
