@@ -1,6 +1,6 @@
 //! The tools as a script sees them: modules and functions, keywords for arguments, failures.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use cofferdam_sdk::backend::Error;
 use cofferdam_sdk::backend::linting::Finding;
@@ -27,6 +27,9 @@ pub struct Signature {
     pub fields: BTreeMap<String, Field>,
     /// The argument that another name stands for.
     pub aliases: BTreeMap<String, String>,
+    /// What a script gives that does not say otherwise, by names in JSON: answers for a model are short,
+    /// and a script wants all.
+    pub defaults: Map<String, Value>,
     /// Whether the tool takes any others.
     pub is_open: bool,
     /// The JSON Schema of the result.
@@ -49,7 +52,8 @@ impl Signature {
             }
             all.insert(python_name(&field.name), field);
         }
-        Self { fields: all, aliases: other, is_open, output }
+        let defaults = input["x-scripts"].as_object().cloned().unwrap_or_default();
+        Self { fields: all, aliases: other, defaults, is_open, output }
     }
 
     /// The keywords of the arguments that are not other names of one: `path=..., text=...`.
@@ -69,6 +73,8 @@ pub struct Calls<'a> {
     /// The failures that scripts can ask about, by the text of their exceptions.
     failures: HashMap<String, Failure>,
     counts: BTreeMap<String, u32>,
+    /// The tools that returned only a part of what there is.
+    partial: BTreeSet<String>,
 }
 
 impl<'a> Calls<'a> {
@@ -80,6 +86,7 @@ impl<'a> Calls<'a> {
             signatures: HashMap::new(),
             failures: HashMap::new(),
             counts: BTreeMap::new(),
+            partial: BTreeSet::new(),
         }
     }
 
@@ -195,6 +202,11 @@ impl<'a> Calls<'a> {
             let name = fields.get(name).map_or(name, |field| &field.name).clone();
             arguments.insert(name, value);
         }
+        for (name, value) in &self.signature(&tool).defaults {
+            if !arguments.contains_key(name) {
+                arguments.insert(name.clone(), value.clone());
+            }
+        }
         Ok(Request { tool, args: Value::Object(arguments).to_string() })
     }
 
@@ -220,14 +232,30 @@ impl<'a> Calls<'a> {
         for request in requests {
             *self.counts.entry(request.tool.clone()).or_default() += 1;
         }
-        let results = self.host.call(requests);
-        results.into_iter().map(|result| self.result(result)).collect()
+        let results = requests.iter().zip(self.host.call(requests));
+        results.map(|(request, result)| self.result(&request.tool, result)).collect()
     }
 
-    fn result(&mut self, result: Result<String, Failure>) -> Result<MontyObject, MontyException> {
+    /// A note about results that were only a part of what there is.
+    pub fn note(&self) -> Option<String> {
+        let tools: Vec<&str> = self.partial.iter().map(String::as_str).collect();
+        let tools = (!tools.is_empty()).then(|| tools.join(", "))?;
+        Some(format!("{tools} returned only a part (`truncated`): narrow what they look for"))
+    }
+
+    fn result(
+        &mut self,
+        tool: &str,
+        result: Result<String, Failure>,
+    ) -> Result<MontyObject, MontyException> {
         match result {
-            Ok(text) => match serde_json::from_str(&text) {
-                Ok(value) => Ok(from_json(value)),
+            Ok(text) => match serde_json::from_str::<Value>(&text) {
+                Ok(value) => {
+                    if value["truncated"] == true {
+                        self.partial.insert(tool.to_owned());
+                    }
+                    Ok(from_json(value))
+                }
                 Err(error) => Err(exception(ExcType::ValueError, format!("the result: {error}"))),
             },
             Err(failure) => {

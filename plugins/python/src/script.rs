@@ -67,6 +67,7 @@ pub fn run(args: RunArgs, host: &dyn Host) -> Result<RunOutput, ToolError> {
         return Err(error::not_awaited(&request.tool, script.waiting.len()));
     }
     let value = to_json(&value).map_err(|what| error::no_json(&what))?;
+    let partial = script.calls.note();
     let calls = script.calls.into_counts();
     let Changes { paths, total } = match calls.is_empty() {
         true => Changes { paths: Vec::new(), total: 0 },
@@ -81,7 +82,7 @@ pub fn run(args: RunArgs, host: &dyn Host) -> Result<RunOutput, ToolError> {
         calls,
         changed: paths,
         more_changed: (more > 0).then_some(more),
-        note: is_silent.then(|| NO_VALUE.to_owned()).or(unchecked),
+        note: is_silent.then(|| NO_VALUE.to_owned()).or(partial).or(unchecked),
     })
 }
 

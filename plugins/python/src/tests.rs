@@ -27,7 +27,9 @@ impl Host for Fake {
     }
 
     fn names(&self) -> Vec<String> {
-        ["files.move", "files.read_file", "files.write_file", "grep.grep"].map(str::to_owned).into()
+        ["files.move", "files.read_file", "files.write_file", "grep.grep", "grep.list"]
+            .map(str::to_owned)
+            .into()
     }
 
     fn search(&self, query: &str, max: u32) -> Vec<Tool> {
@@ -40,10 +42,12 @@ impl Host for Fake {
             name: name.to_owned(),
             description: "Does it.".to_owned(),
             effects: Effects::Read,
-            input: json!({"additionalProperties": false, "required": ["path"], "properties": {
+            input:
+                json!({"x-scripts": if name == "grep.list" { json!({"n": 9}) } else { json!({}) },
+                "additionalProperties": false, "required": ["path"], "properties": {
                 "path": {"type": "string", "x-aliases": ["file_path"]},
                 "-i": {"type": "boolean"}, "from": {}}})
-            .to_string(),
+                .to_string(),
             output: json!({"type": "object", "additionalProperties": false, "properties":
                 {"content": {"type": "string"}}})
             .to_string(),
@@ -80,6 +84,7 @@ impl Fake {
                 self.files.borrow_mut().insert(path, content);
                 Ok("{}".to_owned())
             }
+            "grep.list" if path == "large" => Ok(json!({"truncated": true}).to_string()),
             _ => Ok(args.to_string()),
         }
     }
@@ -122,6 +127,15 @@ fn tools_are_functions_of_modules() {
     ] {
         assert_eq!(value(code), wanted, "{code}");
     }
+}
+
+#[test]
+fn scripts_get_all_where_models_get_a_part() {
+    assert_eq!(value("grep.list(path='a')"), json!({"path": "a", "n": 9}));
+    assert_eq!(value("grep.list(path='a', n=1)"), json!({"path": "a", "n": 1}));
+    assert_eq!(value("grep.grep(path='a')"), json!({"path": "a"}));
+    let output = run_with("grep.list(path='large')", json!({}), &Fake::default()).unwrap();
+    assert!(output.note.unwrap().starts_with("grep.list returned only a part"));
 }
 
 #[test]

@@ -25,6 +25,9 @@ pub const ALIASES: &str = "x-aliases";
 /// `data` in base64.
 pub const IMAGE: &str = "x-image";
 
+/// The keyword of an input schema with the arguments that scripts give by default.
+const SCRIPTS: &str = "x-scripts";
+
 /// Keywords whose value is a schema, or a list of schemas.
 const SCHEMAS: [&str; 16] = [
     "additionalItems",
@@ -192,7 +195,7 @@ fn shorten(schema: &mut Value, name: Option<&str>) {
         let Some(fields) = schema.as_object_mut() else { return };
         let is_boolean = fields.get("type").is_some_and(|kind| kind == "boolean");
         fields.retain(|key, value| match key.as_str() {
-            "$id" | "$comment" | "title" | "examples" | ALIASES | IMAGE => false,
+            "$id" | "$comment" | "title" | "examples" | ALIASES | IMAGE | SCRIPTS => false,
             "description" => {
                 let text = value.as_str().unwrap_or_default();
                 !text.is_empty() && Some(letters(text)) != name.map(letters)
