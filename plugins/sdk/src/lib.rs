@@ -92,7 +92,7 @@ pub mod progress {
 }
 
 /// Exports a function of a type that prepares the memory with which instances begin: packing the
-/// component calls it once. It may use no files and no environment; clocks and random numbers are fixed.
+/// component calls it once. It may use no files, and the environment is empty; clocks and random numbers are fixed.
 #[macro_export]
 macro_rules! initialized {
     ($plugin:ident, $function:expr) => {

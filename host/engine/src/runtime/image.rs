@@ -2,8 +2,8 @@
 //! once, and the memory that it leaves becomes the memory that each instance begins with. Instances map
 //! it copy-on-write, so they pay only for the pages that they write.
 //!
-//! The code runs without any access: every import traps, except for random numbers and a clock, which are
-//! fixed so that packing is reproducible.
+//! The code runs without any access: every import traps, except for the environment, which is empty, and
+//! for random numbers and a clock, which are fixed so that packing is reproducible.
 
 use std::borrow::Cow;
 
@@ -62,9 +62,16 @@ fn run(component: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// Links an interface of fixed random numbers, or of a clock that stands still.
+/// Links an empty environment, an interface of fixed random numbers, or a clock that stands still.
 fn add_fixed(linker: &mut Linker<()>, interface: &str) -> Result<()> {
     let name = interface.split('@').next().unwrap_or_default();
+    if name == "wasi:cli/environment" {
+        let mut functions = linker.instance(interface)?;
+        functions
+            .func_wrap("get-environment", |_, (): ()| Ok((Vec::<(String, String)>::new(),)))?;
+        functions.func_wrap("get-arguments", |_, (): ()| Ok((Vec::<String>::new(),)))?;
+        return functions.func_wrap("initial-cwd", |_, (): ()| Ok((None::<String>,)));
+    }
     if !matches!(
         name,
         "wasi:random/random"
