@@ -408,6 +408,7 @@ const ENDINGS: [&[&str]; 4] = [
 /// Scripts over HTTP that end by errors, limits, traps and rejections, requests that are cancelled, and
 /// commands that are killed.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the number of scripts")]
 fn generated_scripts_that_end_badly_change_nothing() {
     let count = std::env::var(SCRIPTS_VARIABLE).map_or(SCRIPTS, |count| count.parse().unwrap());
     let place = Place::new();
