@@ -76,6 +76,9 @@ impl Workspace {
 
 impl System for Workspace {
     fn path_metadata(&self, path: &SystemPath) -> Result<Metadata> {
+        if self.texts.is_some() && path == self.root {
+            return Ok(Metadata::new(FileRevision::default(), None, FileType::Directory));
+        }
         if let Some(text) = self.text(path) {
             return text.map(|_| Metadata::new(FileRevision::default(), None, FileType::File));
         }
