@@ -76,7 +76,7 @@ impl Workspace {
 
 impl System for Workspace {
     fn path_metadata(&self, path: &SystemPath) -> Result<Metadata> {
-        if self.texts.is_some() && path == self.root {
+        if self.texts.is_some() && *path == *self.root {
             return Ok(Metadata::new(FileRevision::default(), None, FileType::Directory));
         }
         if let Some(text) = self.text(path) {
