@@ -25,8 +25,8 @@ pub struct Signature {
     pub fields: BTreeMap<String, Field>,
     /// The argument that another name stands for.
     pub aliases: BTreeMap<String, String>,
-    /// What a script gives that does not say otherwise, by names in JSON: answers for a model are short,
-    /// and a script wants all.
+    /// The arguments that a call of a script gets unless it gives them itself, by their names in JSON:
+    /// without them, the tool returns a short result for a model, and a script needs all of it.
     pub defaults: Map<String, Value>,
     /// Whether the tool takes any others.
     pub is_open: bool,

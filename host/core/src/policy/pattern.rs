@@ -13,7 +13,7 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
-    /// Parses patterns.
+    /// Parses the patterns of a list in the settings.
     ///
     /// # Errors
     /// The message for the first one that is invalid.
