@@ -92,16 +92,29 @@ fn command_line(command: &Command) -> String {
     format!("{words:?} {variables:?}")
 }
 
-/// Arguments that give another workspace one of this project's cargo profiles for plugins.
+/// Arguments that give another workspace one of this project's cargo profiles for plugins, and
+/// those of the project that it inherits from.
 fn profile_arguments(workspace_manifest: &str, name: &str) -> Result<Vec<String>> {
     let manifest: toml::Table = workspace_manifest.parse()?;
-    let profile = manifest
-        .get("profile")
-        .and_then(|profiles| profiles.get(name))
-        .and_then(toml::Value::as_table)
+    let profile_named = |name: &str| manifest.get("profile")?.get(name)?.as_table();
+    let mut profile = profile_named(name)
         .with_context(|| format!("the workspace's Cargo.toml has no [profile.{name}]"))?;
-    let settings = profile.iter().map(|(key, value)| format!("profile.{name}.{key}={value}"));
-    Ok(settings.flat_map(|setting| ["--config".to_owned(), setting]).collect())
+    let mut name = name;
+    let mut arguments = Vec::new();
+    loop {
+        for (key, value) in profile {
+            arguments.push("--config".to_owned());
+            arguments.push(format!("profile.{name}.{key}={value}"));
+        }
+        // Cargo itself has `release`, on which all others are based.
+        let parent = profile.get("inherits").and_then(toml::Value::as_str);
+        let Some(parent) = parent.filter(|parent| *parent != "release") else {
+            return Ok(arguments);
+        };
+        profile = profile_named(parent)
+            .with_context(|| format!("the workspace's Cargo.toml has no [profile.{parent}]"))?;
+        name = parent;
+    }
 }
 
 #[cfg(test)]
@@ -119,6 +132,14 @@ mod tests {
             "profile.plugin.panic=\"abort\"",
         ];
         assert_eq!(profile_arguments(manifest, "plugin").unwrap(), wanted);
+        let inheriting = format!("{manifest}[profile.quick]\ninherits = \"plugin\"\n");
+        let of_quick = ["--config", "profile.quick.inherits=\"plugin\""];
+        assert_eq!(
+            profile_arguments(&inheriting, "quick").unwrap(),
+            [&of_quick[..], &wanted[..]].concat()
+        );
         assert!(profile_arguments(manifest, "release").is_err());
+        let missing = "[profile.quick]\ninherits = \"plugin\"\n";
+        assert!(profile_arguments(missing, "quick").is_err());
     }
 }
