@@ -160,8 +160,6 @@ fn only_code_in(cache: &Path) -> std::path::PathBuf {
 fn imports_that_are_not_served_are_refused_by_name() {
     let everything = "[grants.attack]\nfiles = 'write'\nscan = true\n";
     for import in [
-        "wasi:sockets/tcp@0.2.6",
-        "wasi:sockets/instance-network@0.2.6",
         "wasi:nn/graph@0.2.0",
         "cofferdam:host/secrets@0.1.0",
         "cofferdam:backend/linter@0.1.0",
@@ -203,7 +201,8 @@ fn imports_that_are_not_served_are_refused_by_name() {
     );
 }
 
-/// Case 16: interfaces that were requested but not granted.
+/// Case 16: interfaces that were requested but not granted end the call that uses them; the others
+/// of the plugin work.
 #[test]
 fn imports_that_are_not_granted_are_refused_by_name() {
     for (import, settings, grant) in [
@@ -216,13 +215,24 @@ fn imports_that_are_not_granted_are_refused_by_name() {
             "[grants.other]\nfiles = 'write'\nscan = true\n",
             "scan = true",
         ),
-        ("wasi:http/outgoing-handler@0.2.6", "[grants.attack]\nfiles = 'write'\n", "http = ["),
     ] {
-        let component =
-            Component::new(ANSWER).definitions(&format!("(import \"{import}\" (instance))"));
+        let text = format!("(import \"{import}\" (instance $scan (export \"f\" (func))))");
+        let unused = Component::new(ANSWER).definitions(&text);
+        assert_eq!(call(&unused.build(), settings), Outcome::Executed(json!({})), "{settings}");
+        let used = Component::new(&format!("(call $f) {ANSWER}"))
+            .definitions(&text)
+            .function("scan", "f", "f", "");
         for part in [import, grant, "[grants.attack]"] {
-            assert_failed(call(&component.build(), settings), Status::Denied, "NotGranted", part);
+            assert_failed(call(&used.build(), settings), Status::Denied, "NotGranted", part);
         }
+    }
+    // What the manifest does not even request keeps the plugin from loading.
+    let import = "wasi:http/outgoing-handler@0.2.6";
+    let component =
+        Component::new(ANSWER).definitions(&format!("(import \"{import}\" (instance))"));
+    for part in [import, "http = [", "[grants.attack]"] {
+        let outcome = call(&component.build(), "[grants.attack]\nfiles = 'write'\n");
+        assert_failed(outcome, Status::Denied, "NotGranted", part);
     }
 }
 

@@ -30,7 +30,8 @@ use crate::name::RoleName;
 use pattern::Pattern;
 
 pub use agents::{
-    AGENT_TIMEOUT, Agent, AgentCommand, AgentCommandError, ROLE_VARIABLE, is_name as is_agent_name,
+    AGENT_TIMEOUT, AGENT_VARIABLE, Agent, AgentCommand, AgentCommandError, ROLE_VARIABLE,
+    is_name as is_agent_name,
 };
 pub use arguments::{
     ArgumentDenial, ArgumentPattern, ArgumentPatternError, ArgumentSettings, ProgramRules,
@@ -68,6 +69,7 @@ pub struct Policy {
     programs: ProgramSettings,
     agents: BTreeMap<String, Agent>,
     ask: Vec<Pattern>,
+    hold: Vec<Pattern>,
     executed: Executed,
     secrets: Arc<SecretFiles>,
 }
@@ -116,6 +118,8 @@ pub struct Grant {
     pub path_argument: Option<String>,
     /// Whether the user has to approve this call first.
     pub ask: bool,
+    /// Whether its changes are held until a user accepts them.
+    pub hold: bool,
 }
 
 impl Policy {
@@ -153,6 +157,7 @@ impl Policy {
             programs: ProgramSettings::default(),
             agents: BTreeMap::new(),
             ask: Vec::new(),
+            hold: Vec::new(),
             executed: Executed::default(),
             secrets: Arc::default(),
         };
@@ -171,6 +176,10 @@ impl Policy {
             policy.ask.extend(
                 Pattern::parse_all(&layer.ask)
                     .map_err(|message| PolicyError { place: "ask".to_owned(), message })?,
+            );
+            policy.hold.extend(
+                Pattern::parse_all(&layer.hold)
+                    .map_err(|message| PolicyError { place: "hold".to_owned(), message })?,
             );
             policy.executed = policy.executed.max(layer.executed);
             policy.limits = policy.limits.with(&layer.limits)?;
@@ -260,6 +269,11 @@ impl Policy {
         self.grants.get(plugin).map_or(&[], |grant| &grant.network)
     }
 
+    /// What a plugin reads as its configuration.
+    pub fn config(&self, plugin: &str) -> BTreeMap<String, String> {
+        self.grants.get(plugin).map(|grant| grant.config.clone()).unwrap_or_default()
+    }
+
     /// The tools whose calls each need the user's approval: `*`, `plugin.*` or `plugin.tool`.
     pub fn ask(&self) -> impl Iterator<Item = String> {
         self.ask.iter().map(Pattern::to_string)
@@ -274,6 +288,16 @@ impl Policy {
     /// Those of [`Self::ask`] that match none of `tools`, which are pairs of plugin and short name.
     pub fn ask_without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
         pattern::without_tools(&self.ask, tools)
+    }
+
+    /// The tools whose changes are held: `*`, `plugin.*` or `plugin.tool`.
+    pub fn hold(&self) -> impl Iterator<Item = String> {
+        self.hold.iter().map(Pattern::to_string)
+    }
+
+    /// Those of [`Self::hold`] that match none of `tools`, which are pairs of plugin and short name.
+    pub fn hold_without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
+        pattern::without_tools(&self.hold, tools)
     }
 
     /// The files that are secret, and the origins that may receive what was read there.
@@ -351,6 +375,8 @@ impl Policy {
                 .and_then(|role| role.path_argument(&format!("{plugin}.{tool}")))
                 .map(str::to_owned),
             ask: self.ask.iter().any(|pattern| pattern.matches(&plugin, &tool)),
+            hold: role.is_some_and(Role::holds)
+                || self.hold.iter().any(|pattern| pattern.matches(&plugin, &tool)),
             capabilities,
         })
     }

@@ -89,10 +89,11 @@ impl Host {
             change: Some(digest),
             tree: None,
             flow: None,
+            for_session: false,
         };
         let asked = Instant::now();
         tokio::select! {
-            approved = approver.approve(&proposal) => drop(approved?),
+            approved = self.ask_user(active, approver.as_ref(), &proposal) => drop(approved?),
             () = cancelled(options.cancel.clone()) => return Err(dispatch::cancelled()),
         }
         Ok((transaction, asked.elapsed()))

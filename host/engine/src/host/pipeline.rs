@@ -33,7 +33,6 @@ use cofferdam_core::envelope::{Call, Mode};
 use cofferdam_core::outcome::{ErrorCode, Failure, Outcome, RefusalCode, Status};
 use cofferdam_core::policy::{AgentCommand, LimitSettings, Scope};
 use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{Overlay, Transaction};
 
 /// The maximum size of files that are compared with invariants, in bytes.
@@ -325,7 +324,7 @@ impl RunningRound<'_> {
         clock: &Clock,
     ) -> Result<Applied, Stopped> {
         let transaction =
-            match self.host.begin(Client::default(), self.host.policy.limits().call).await {
+            match self.host.begin(&RunOptions::default(), self.host.policy.limits().call).await {
                 Ok(transaction) => transaction,
                 Err(error) => {
                     let code = RefusalCode::from(&error).as_str();
