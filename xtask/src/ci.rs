@@ -41,7 +41,9 @@ fn check(project: &Project) -> Result<()> {
     for directory in APART {
         step(&["fmt", "--check", "--manifest-path", &format!("{directory}/Cargo.toml")])?;
     }
-    step(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    // With the profile of the tests, whose build scripts and macros are then compiled once.
+    let clippy = ["clippy", "--profile", project.profile.host()];
+    step(&[&clippy[..], &["--workspace", "--all-targets", "--", "-D", "warnings"]].concat())?;
     for directory in tasks::TESTED_APART {
         let mut clippy = cargo();
         clippy

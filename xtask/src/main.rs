@@ -68,6 +68,9 @@ enum Command {
     Demo,
     /// Builds, prepares the guests that the tests use, then runs all tests
     Test {
+        /// Tests a build with full optimisation, as of `cargo xtask build`
+        #[arg(long)]
+        release: bool,
         /// Only tests with this in their name
         filter: Option<String>,
         /// Passed on to the test programs, such as `-- --nocapture`
@@ -171,7 +174,10 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::BugHunt { before, check } => bug_hunt::run(&project, before.as_deref(), *check),
         Command::Build => tasks::build(&project),
         Command::Demo => tasks::demo(&project),
-        Command::Test { filter, arguments } => tasks::test(&project, filter.as_deref(), arguments),
+        Command::Test { release, filter, arguments } => {
+            let project = if *release { project } else { project.quick() };
+            tasks::test(&project, filter.as_deref(), arguments)
+        }
         Command::Kills { count } => tasks::kills(&project, *count),
         Command::Bench { parts } => tasks::bench(&project, parts),
         Command::Programs => programs::provide(&project),
@@ -189,7 +195,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             Ok(())
         }
         Command::Dist => dist::run_all(&project),
-        Command::Ci => ci::run_all(&project),
+        Command::Ci => ci::run_all(&project.quick()),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -62,11 +62,11 @@ pub fn compile(
     let mut compiled = Vec::new();
     for group in groups {
         let mut plugins = plugin::find(&project.root.join(group.sources), &crates)?;
-        plugins.retain(is_wanted);
         let packed = project.built(group.packed);
         let mut foreign = foreign::find(&project.root.join(group.sources))?;
-        foreign.retain(is_wanted);
         pack::remove_leftovers(&packed, plugins.iter().chain(&foreign))?;
+        plugins.retain(is_wanted);
+        foreign.retain(is_wanted);
         for (build, plugins) in builds(project, group.packed, plugins) {
             compile::compile(project, &toolchain, &build, &plugins)?;
             compiled.extend(plugins.into_iter().map(|plugin| Compiled {

@@ -65,6 +65,12 @@ impl Project {
         Ok(Self { root, target, profile: Profile::Release })
     }
 
+    /// The same project, built with little optimisation.
+    #[must_use]
+    pub fn quick(&self) -> Self {
+        Self { profile: Profile::Quick, ..self.clone() }
+    }
+
     /// The path of a file or directory in the build of the host.
     pub fn built(&self, name: &str) -> PathBuf {
         self.target.join(self.profile.host()).join(name)

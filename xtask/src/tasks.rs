@@ -11,7 +11,7 @@ use crate::authors;
 use crate::plugins::{self, Group};
 use crate::process::{self, cargo};
 use crate::programs;
-use crate::project::{Profile, Project};
+use crate::project::Project;
 use crate::smith;
 use crate::{answer_sizes, bug_hunt, demo};
 
@@ -70,7 +70,7 @@ pub fn demo(project: &Project) -> Result<()> {
         build(project)?;
         return demo::run(project);
     }
-    let quick = Project { profile: Profile::Quick, ..project.clone() };
+    let quick = project.quick();
     let called = demo::plugins(project)?;
     build_with(&quick, &[BUILT_IN], Some(&called))?;
     demo::run(&quick)?;
@@ -112,7 +112,7 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
     let mut tests = cargo();
     tests
         .current_dir(&project.root)
-        .args(["test", "--release", "--workspace", "--no-fail-fast"])
+        .args(["test", "--profile", project.profile.host(), "--workspace", "--no-fail-fast"])
         .args(filter)
         .arg("--");
     if !arguments.iter().any(|argument| argument.starts_with("--test-threads")) {
