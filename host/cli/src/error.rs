@@ -114,8 +114,10 @@ impl fmt::Display for CliError {
 impl From<ReviewError> for CliError {
     fn from(error: ReviewError) -> Self {
         match error {
+            ReviewError::Stale { .. }
+            | ReviewError::Collides(_)
+            | ReviewError::Commit(CommitError::Conflict(_)) => Self::call(error),
             ReviewError::Commit(_) | ReviewError::Io(_) => Self::host(error),
-            ReviewError::Stale { .. } | ReviewError::Collides(_) => Self::call(error),
             _ => Self::usage(error),
         }
     }

@@ -34,15 +34,13 @@ pub fn execute(global: &Global, args: &Review, output: &Output) -> Result<u8, Cl
         None => list(&reviews.list()?, output)?,
         Some(ReviewCommand::Show { id, hunk }) => show(&reviews.show(id)?, hunk, output)?,
         Some(ReviewCommand::Accept(args)) => {
-            let decision = decision(args, Verdict::Accept)?;
-            print(&decide(&workspace, &decision)?, Verdict::Accept, output)?;
+            print(&decide(&workspace, &decision(args, Verdict::Accept)?)?, output)?;
         }
         Some(ReviewCommand::Reject(args)) => {
             if !args.edit.is_empty() {
                 return Err(CliError::usage("--edit is for hunks that are accepted".to_owned()));
             }
-            let decision = decision(args, Verdict::Reject)?;
-            print(&decide(&workspace, &decision)?, Verdict::Reject, output)?;
+            print(&decide(&workspace, &decision(args, Verdict::Reject)?)?, output)?;
         }
         Some(ReviewCommand::Interactive { id }) => interactive(&workspace, &reviews, id, output)?,
     }
@@ -154,14 +152,14 @@ fn heading(file: &FileReview) -> String {
 
 fn decision(args: &Decide, verdict: Verdict) -> Result<Decision, CliError> {
     let mut chosen: Vec<Chosen> =
-        args.hunk.iter().map(|id| Chosen { id: id.clone(), edited: None }).collect();
+        args.hunk.iter().map(|id| Chosen { id: id.clone(), verdict, edited: None }).collect();
     for edit in &args.edit {
         let (id, file) = edit
             .split_once('=')
             .ok_or_else(|| CliError::usage(format!("--edit {edit}: it has the form HUNK=FILE")))?;
         let text = setup::read_input(file.as_ref())?;
         chosen.retain(|chosen| chosen.id != id);
-        chosen.push(Chosen { id: id.to_owned(), edited: Some(text.into_bytes()) });
+        chosen.push(Chosen { id: id.to_owned(), verdict, edited: Some(text.into_bytes()) });
     }
     let comment = match &args.comment_file {
         Some(file) => Some(setup::read_input(file)?),
@@ -185,27 +183,32 @@ fn decide(workspace: &Arc<Workspace>, decision: &Decision) -> Result<Decided, Cl
     let begun = runtime.block_on(Transaction::begin(workspace, LOCK_TIMEOUT));
     let (transaction, _) = begun.map_err(CliError::host)?;
     let decided = Reviews::new(Arc::clone(workspace)).decide(transaction, decision)?;
-    let record = DecisionRecord::of_review(&decided, decision);
-    journal.append(&Entry::Event(Event::decided(Event::REVIEW, record)));
+    for record in DecisionRecord::of_review(&decided, decision) {
+        journal.append(&Entry::Event(Event::decided(Event::REVIEW, record)));
+    }
     Ok(decided)
 }
 
-fn print(decided: &Decided, verdict: Verdict, output: &Output) -> Result<(), CliError> {
+fn print(decided: &Decided, output: &Output) -> Result<(), CliError> {
     let commit = decided.commit.as_ref().map(|commit| CommitRecord::new(commit, false));
     let executed: Vec<String> =
         decided.executed.iter().map(|file| escape_control(&format!("wrote {file}"))).collect();
-    let word = if verdict == Verdict::Accept { "accepted" } else { "rejected" };
     if output.format() == Format::Json {
         return output.json(&json!({
             "proposal": decided.proposal,
-            "verdict": word,
-            "hunks": decided.hunks,
+            "accepted": decided.accepted,
+            "rejected": decided.rejected,
             "commit": commit,
             "executed": executed,
             "revision": decided.revision,
         }));
     }
-    let mut text = format!("{word}: {} hunks of {}\n", decided.hunks, decided.proposal);
+    let mut text = String::new();
+    for (word, hunks) in [("accepted", decided.accepted), ("rejected", decided.rejected)] {
+        if hunks > 0 {
+            let _ = writeln!(text, "{word}: {hunks} hunks of {}", decided.proposal);
+        }
+    }
     for change in commit.iter().flat_map(|commit| &commit.changes) {
         let _ = writeln!(text, "{} {}", change.change, escaped(&change.path));
     }
@@ -218,14 +221,7 @@ fn print(decided: &Decided, verdict: Verdict, output: &Output) -> Result<(), Cli
     output.text(&text)
 }
 
-/// What the user decides about hunks at the terminal.
-#[derive(Default)]
-struct Answers {
-    accepted: Vec<Chosen>,
-    rejected: Vec<Chosen>,
-}
-
-/// Asks about each hunk, then carries out both decisions.
+/// Asks about each hunk, then carries out what was decided.
 fn interactive(
     workspace: &Arc<Workspace>,
     reviews: &Reviews,
@@ -233,32 +229,27 @@ fn interactive(
     output: &Output,
 ) -> Result<(), CliError> {
     let review = reviews.show(id)?;
-    let answers = ask(&review, output)?;
-    for (verdict, chosen) in
-        [(Verdict::Accept, answers.accepted), (Verdict::Reject, answers.rejected)]
-    {
-        if chosen.is_empty() {
-            continue;
-        }
-        let comment = match verdict {
-            Verdict::Accept => None,
-            Verdict::Reject => prompt(output, "Why? (the session is told; may be empty) ")?,
-        };
-        let decision = Decision {
-            proposal: review.proposal.id.to_string(),
-            view: None,
-            chosen: Some(chosen),
-            verdict,
-            comment: comment.filter(|comment| !comment.is_empty()),
-            reviewer: REVIEWER.to_owned(),
-        };
-        print(&decide(workspace, &decision)?, verdict, output)?;
+    let chosen = ask(&review, output)?;
+    if chosen.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let comment = match chosen.iter().any(|chosen| chosen.verdict == Verdict::Reject) {
+        false => None,
+        true => prompt(output, "Why? (the session is told; may be empty) ")?,
+    };
+    let decision = Decision {
+        proposal: review.proposal.id.to_string(),
+        view: Some(review.view),
+        chosen: Some(chosen),
+        verdict: Verdict::Accept,
+        comment: comment.filter(|comment| !comment.is_empty()),
+        reviewer: REVIEWER.to_owned(),
+    };
+    print(&decide(workspace, &decision)?, output)
 }
 
-fn ask(review: &Reviewed, output: &Output) -> Result<Answers, CliError> {
-    let mut answers = Answers::default();
+fn ask(review: &Reviewed, output: &Output) -> Result<Vec<Chosen>, CliError> {
+    let mut chosen = Vec::new();
     for file in &review.files {
         output.text(&heading(file))?;
         let mut of_file = None;
@@ -274,20 +265,20 @@ fn ask(review: &Reviewed, output: &Output) -> Result<Answers, CliError> {
                         Some("s") => break 's',
                         Some("a") => break *of_file.insert('y'),
                         Some("d") => break *of_file.insert('n'),
-                        None | Some("q") => return Ok(answers),
+                        None | Some("q") => return Ok(chosen),
                         Some(_) => output.text(HELP)?,
                     }
                 },
             };
-            let chosen = Chosen { id: hunk.id.clone(), edited: None };
-            match answer {
-                'y' => answers.accepted.push(chosen),
-                'n' => answers.rejected.push(chosen),
-                _ => {}
-            }
+            let verdict = match answer {
+                'y' => Verdict::Accept,
+                'n' => Verdict::Reject,
+                _ => continue,
+            };
+            chosen.push(Chosen { id: hunk.id.clone(), verdict, edited: None });
         }
     }
-    Ok(answers)
+    Ok(chosen)
 }
 
 /// The keys of the interactive review.

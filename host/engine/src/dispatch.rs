@@ -453,10 +453,27 @@ pub fn background_not_in_transaction() -> Failure {
 }
 
 /// The failure of a call that needs the files on the disk, while changes of its session are held.
-pub fn not_held() -> Failure {
-    let message = "changes of this session are held until a user accepts them (`cofferdam review`), and \
-                   agents, commits to git, programs that are left running and an undo see only files \
-                   that are on the disk; make the call when the user has decided";
+pub fn not_held(something_is_held: bool) -> Failure {
+    let why = "agents, commits to git, programs that are left running and an undo work only on files \
+               that are on the disk";
+    let message = match something_is_held {
+        true => format!(
+            "changes of this session are held until a user accepts them (`cofferdam review`), and \
+             {why}; make the call when the user has decided"
+        ),
+        false => format!(
+            "this call's changes would have to be held until a user accepts them (`hold` in the \
+             settings or `--hold`), and {why}; it can only be made where nothing is to be held"
+        ),
+    };
+    Failure::new(DenialCode::NotInTransaction, message)
+}
+
+/// The failure of a round of the pipeline whose changes would have to be held.
+pub fn held_in_pipeline() -> Failure {
+    let message = "nothing was changed: the settings hold changes of this round until a user accepts \
+                   them (`hold`), and a round of the pipeline is committed at its end or not at all; \
+                   take its tools and its role out of `hold`";
     Failure::new(DenialCode::NotInTransaction, message)
 }
 

@@ -338,8 +338,15 @@ fn decided(answer: &ElicitResult) -> Result<bool, Failure> {
         Err(Failure::new(DenialCode::Declined, message))
     };
     match answer.action {
-        ElicitationAction::Accept if text(ANSWER) == Some(NO) => no(),
-        ElicitationAction::Accept => Ok(text(ANSWER) == Some(FOR_SESSION)),
+        ElicitationAction::Accept => {
+            match answer.content.as_ref().and_then(|content| content.get(ANSWER)) {
+                None => Ok(false),
+                Some(answer) if answer == ONCE => Ok(false),
+                Some(answer) if answer == FOR_SESSION => Ok(true),
+                // What is not known to be a yes is none.
+                Some(_) => no(),
+            }
+        }
         ElicitationAction::Decline => no(),
         _ => Err(Failure::new(DenialCode::Declined, "the person did not answer")),
     }
@@ -441,7 +448,9 @@ mod tests {
             (json!({"action": "accept", "content": {}}), Ok(false)),
             (json!({"action": "accept", "content": {"answer": "once"}}), Ok(false)),
             (json!({"action": "accept", "content": {"answer": "session"}}), Ok(true)),
-            (json!({"action": "accept", "content": {"answer": 5}}), Ok(false)),
+            (json!({"action": "accept", "content": {"answer": 5}}), Err("the person said no")),
+            (json!({"action": "accept", "content": {"answer": "No"}}), Err("the person said no")),
+            (json!({"action": "accept", "content": {"answer": null}}), Err("the person said no")),
             (json!({"action": "accept", "content": {"answer": "no"}}), Err("the person said no")),
             (
                 json!({"action": "accept", "content": {"answer": "no", "reason": " use b\u{1b} "}}),

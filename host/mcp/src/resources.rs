@@ -170,7 +170,8 @@ impl Server {
     ) -> Result<Value, Failure> {
         let args = args.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let (role, session) = (self.role.clone(), session.clone());
-        let options = RunOptions { role, client, session, ..RunOptions::default() };
+        let options =
+            RunOptions { role, client, session, leave_notices: true, ..RunOptions::default() };
         match self.offer().host.call_parsed(tool, args, &options).await {
             Ok((answer, _)) => match answer.outcome {
                 Outcome::Executed(output) => Ok(output),

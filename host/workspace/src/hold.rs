@@ -32,8 +32,12 @@ pub struct HeldChanges {
 impl Workspace {
     /// Whether there may be proposals: if not, no call has to look for those of its session.
     pub fn may_have_proposals(&self) -> bool {
-        let own = self.existing_own().ok().flatten();
-        own.is_some_and(|own| matches!(disk::look(&*own, PROPOSALS), Ok(Some(_))))
+        match self.existing_own() {
+            Ok(None) => false,
+            Ok(Some(own)) => !matches!(disk::look(&*own, PROPOSALS), Ok(None)),
+            // Whoever looks for them gets the error.
+            Err(_) => true,
+        }
     }
 
     /// Returns the tree that the calls of a session see, for reading: with the changes that are held
@@ -93,16 +97,31 @@ impl Transaction {
             return Err(CommitError::Protected { place, why });
         }
         let proposals = self.workspace.own().and_then(Proposals::open).map_err(own)?;
-        let mut commit = self.revision(calls, author);
-        commit.changes = self.held_changes(&proposals, &changes).map_err(own)?;
-        self.check_bounds(&proposals, &commit)?;
-        // The last check: the old files were copied after the first one.
-        proposals.write(&commit, || plan(&self.overlay).map(drop))?;
+        let written = self.write_revision(&proposals, &changes, calls, author);
+        // Removes the old revision, or what was written of a new one that was refused.
         let cleared = proposals.tidy();
         cleared.unwrap_or_else(|error| tracing::warn!("old revisions were not removed: {error}"));
+        let commit = written?;
         let Some(held) = commit.held else { return Ok(None) };
         let changes = commit.changes.len();
         Ok(Some(HeldChanges { proposal: held.proposal, revision: held.revision, changes }))
+    }
+
+    /// Writes the next revision with its images.
+    fn write_revision(
+        &self,
+        proposals: &Proposals,
+        changes: &[Change],
+        calls: Vec<String>,
+        author: Author,
+    ) -> Result<Commit, CommitError> {
+        let own = |source| CommitError::Io { place: OWN.to_owned(), source };
+        let mut commit = self.revision(calls, author);
+        commit.changes = self.held_changes(proposals, changes).map_err(own)?;
+        self.check_bounds(proposals, &commit)?;
+        // The last check: the old files were copied after the first one.
+        proposals.write(&commit, || plan(&self.overlay).map(drop))?;
+        Ok(commit)
     }
 
     /// Returns the next revision, without its changes.

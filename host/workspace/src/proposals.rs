@@ -91,8 +91,11 @@ impl Proposals {
         Ok(directory)
     }
 
-    /// Returns the newest revision of each open proposal, the oldest proposal first. A revision that
-    /// can't be read is left out, with a warning.
+    /// Returns the newest revision of each open proposal, the oldest proposal first. A file that no
+    /// host of this user wrote is left out, with a warning.
+    ///
+    /// # Errors
+    /// I/O errors; a revision that is damaged, or that another version of the host wrote.
     pub(crate) fn current(&self) -> io::Result<Vec<Commit>> {
         self.newest(|_| true)
     }
@@ -125,7 +128,7 @@ impl Proposals {
         Ok(current)
     }
 
-    /// Reads a revision. Returns `None` if it does not count, or can't be read.
+    /// Reads a revision. Returns `None` if it does not count.
     fn read(&self, revision: &Revision) -> io::Result<Option<Commit>> {
         let why = match commit_file::read(&*self.directory, &revision.name, self.own.key())? {
             StoredCommit::Missing => return Ok(None),
@@ -143,7 +146,14 @@ impl Proposals {
                 }
                 _ => "the file belongs to another proposal".to_owned(),
             },
-            StoredCommit::Unreadable { reason, .. } => reason,
+            // Without it, its session would change the workspace itself.
+            StoredCommit::Unreadable { reason, .. } => {
+                let name = &revision.name;
+                return Err(io::Error::other(format!(
+                    "the proposal {OWN}/{PROPOSALS}/{name} can't be read: {reason}; to discard what \
+                     is held there, move this file away"
+                )));
+            }
             StoredCommit::Foreign => "no host of this user wrote it for this workspace".to_owned(),
         };
         tracing::warn!("the proposal {OWN}/{PROPOSALS}/{} is not used: {why}", revision.name);
@@ -201,26 +211,33 @@ impl Proposals {
         if rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(());
         }
-        let current = self.current()?;
+        let mut current = self.current()?;
+        for commit in &mut current {
+            // The commit that it names will not be in the history forever.
+            if let Some(held) = commit.held.as_mut().filter(|held| held.after.is_some()) {
+                held.after = None;
+                self.write(commit, || Ok(())).map_err(io::Error::other)?;
+            }
+        }
         let mut kept: BTreeSet<String> =
             current.iter().map(|commit| commit.id.to_string()).collect();
         kept.extend(current.iter().filter_map(|commit| self.name_of(commit)));
+        // Images first, then older revisions before newer ones: a proposal that is closed stays so if
+        // the host is killed meanwhile.
+        let mut doomed = BTreeSet::new();
         for entry in disk::entries(&directory)? {
             let name = entry?.name;
             let Some(name) = name.to_str() else { continue };
             let first = name.split('.').next().unwrap_or_default();
             let is_image = !name.ends_with(".json");
             let is_kept = kept.contains(if is_image { first } else { name });
-            let is_own = if is_image {
-                uuid::Uuid::parse_str(first).is_ok()
-            } else {
-                Revision::of(name, &self.own).is_some()
+            let order = match is_image {
+                true => uuid::Uuid::parse_str(first).ok().map(|_| 0),
+                false => Revision::of(name, &self.own).map(|revision| revision.revision),
             };
-            if is_own && !is_kept {
-                disk::remove_all(&directory, name)?;
-            }
+            doomed.extend(order.filter(|_| !is_kept).map(|order| (order, name.to_owned())));
         }
-        Ok(())
+        doomed.iter().try_for_each(|(_, name)| disk::remove_all(&directory, name))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::merge::{Pick, merge, splice};
 pub(crate) const MAX_PROPOSAL_BYTES: u64 = 64 << 20;
 
 /// The length of a hunk's id, in hexadecimal digits.
-const ID_DIGITS: usize = 12;
+const ID_DIGITS: usize = 32;
 
 /// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +119,8 @@ pub(crate) enum Rebased {
 pub(crate) fn rebase(old: State, disk: State, new: State, deadline: Instant) -> Rebased {
     let is_directory = |state: &State| matches!(state, State::Directory(_));
     match (&old, &disk, &new) {
+        // What can't be compared can have changed.
+        _ if disk == State::Other => Rebased::Collides(old, new),
         _ if disk == new || (is_directory(&disk) && is_directory(&new)) => Rebased::Done,
         _ if disk == old => Rebased::Clean(disk, new),
         (State::Directory(_), State::Directory(_), State::Nothing) => Rebased::Clean(disk, new),
@@ -221,12 +223,15 @@ impl FileReview {
         if let (State::File(before, _), State::File(after, _)) = (&self.old, &self.new)
             && before != after
         {
-            let text = match (before & 0o100 != 0, after & 0o100 != 0) {
-                (false, true) => "old mode 100644\nnew mode 100755\n".to_owned(),
-                (true, false) => "old mode 100755\nnew mode 100644\n".to_owned(),
-                // Git has no other permissions.
-                _ => format!("permissions {before:03o} to {after:03o}\n"),
+            // Git has no permissions but these.
+            let of_git = |mode: u32| if mode & 0o100 != 0 { 0o755 } else { 0o644 };
+            let mut text = match (of_git(*before), of_git(*after)) {
+                (old, new) if old == new => String::new(),
+                (old, new) => format!("old mode 100{old:o}\nnew mode 100{new:o}\n"),
             };
+            if text.is_empty() || *after != of_git(*after) {
+                text.push_str(&format!("permissions {before:03o} to {after:03o}\n"));
+            }
             hunks.push(self.hunk(HunkKind::Mode, text.into_bytes()));
         }
         let (old, new) = (lines(old), lines(new));
@@ -284,7 +289,11 @@ impl FileReview {
                 HunkKind::Lines(old, new) => {
                     shift += old.len().cast_signed() - new.len().cast_signed();
                 }
-                _ if is_chosen => patch.extend_from_slice(&hunk.text),
+                _ if is_chosen => {
+                    // The others are not git's.
+                    let lines = lines(&hunk.text).into_iter();
+                    patch.extend(lines.filter(|line| !line.starts_with(b"permissions ")).flatten());
+                }
                 _ => {}
             }
         }

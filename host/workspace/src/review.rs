@@ -75,6 +75,8 @@ pub enum Verdict {
 pub struct Chosen {
     /// The id of the hunk.
     pub id: String,
+    /// What happens to it.
+    pub verdict: Verdict,
     /// The text of the hunk as the user has edited it; only for [`Verdict::Accept`].
     pub edited: Option<Vec<u8>>,
 }
@@ -88,7 +90,7 @@ pub struct Decision {
     pub view: Option<String>,
     /// The hunks; `None`: all.
     pub chosen: Option<Vec<Chosen>>,
-    /// What happens to them.
+    /// What happens to all of them, if none are chosen.
     pub verdict: Verdict,
     /// What the session is told.
     pub comment: Option<String>,
@@ -103,8 +105,10 @@ pub struct Decided {
     pub proposal: CommitId,
     /// The session that it belongs to.
     pub author: Author,
-    /// The number of hunks that the decision was about.
-    pub hunks: usize,
+    /// The number of hunks that were accepted.
+    pub accepted: usize,
+    /// The number of hunks that were rejected.
+    pub rejected: usize,
     /// The commit of what was accepted.
     pub commit: Option<Commit>,
     /// The new revision; `None`: nothing is left.
@@ -253,7 +257,7 @@ impl Reviews {
         let mut digest = Sha256::new();
         files.iter().flat_map(|file| &file.hunks).for_each(|hunk| digest.update(&hunk.id));
         let digest = digest.finalize();
-        let digest: String = digest[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         let view = format!("{}.{digest}", held.revision);
         Ok(Review { proposal: ListedProposal::new(commit, held), view, files })
     }
@@ -272,10 +276,7 @@ impl Reviews {
         let (commit, held) = find(&proposals, &decision.proposal)?;
         let review = self.review(&proposals, &commit, &held)?;
         let chosen = Selection::new(&review, decision)?;
-        let accepts = decision.verdict == Verdict::Accept;
-        if accepts {
-            stage(transaction.overlay(), &review, &chosen)?;
-        }
+        stage(transaction.overlay(), &review, &chosen)?;
         let executed = transaction.executed(None);
         let (mut next, kept) = self.next(&proposals, (&commit, &held), &review, &chosen)?;
         let made = if transaction.overlay().is_changed() {
@@ -286,7 +287,8 @@ impl Reviews {
             let (proposal, reviewer) = (held.proposal.clone(), decision.reviewer.clone());
             let accepts = Some(Accepted { proposal, reviewer });
             let made = transaction.commit_locked(Purpose { calls: commit.calls.clone(), accepts });
-            if made.is_err() {
+            // An unfinished commit is finished by the next transaction: then the revision counts.
+            if made.as_ref().is_err_and(|error| !matches!(error, CommitError::Unfinished { .. })) {
                 proposals.remove(&next)?;
             }
             made?
@@ -314,7 +316,8 @@ impl Reviews {
         Ok(Decided {
             proposal: held.proposal,
             author: held.author,
-            hunks: chosen.hunks.len(),
+            accepted: chosen.count(Verdict::Accept),
+            rejected: chosen.count(Verdict::Reject),
             commit: made,
             revision: (kept > 0).then_some(held.revision + 1),
             executed,
@@ -406,9 +409,8 @@ fn find(proposals: &Proposals, id: &str) -> Result<(Commit, Held), ReviewError> 
 
 /// The hunks that a decision is about.
 struct Selection {
-    verdict: Verdict,
     /// The ids, with the new lines of those that were edited.
-    hunks: BTreeMap<String, Option<Vec<u8>>>,
+    hunks: BTreeMap<String, (Verdict, Option<Vec<u8>>)>,
 }
 
 impl Selection {
@@ -422,7 +424,7 @@ impl Selection {
         let mut hunks = BTreeMap::new();
         match &decision.chosen {
             None if decision.view.is_none() => return Err(ReviewError::Unseen(proposal)),
-            None => hunks.extend(all().map(|hunk| (hunk.id.clone(), None))),
+            None => hunks.extend(all().map(|hunk| (hunk.id.clone(), (decision.verdict, None)))),
             Some(chosen) => {
                 let is_unknown = |chosen: &&Chosen| !all().any(|hunk| hunk.id == chosen.id);
                 let unknown = chosen.iter().filter(is_unknown).map(|chosen| chosen.id.clone());
@@ -430,48 +432,52 @@ impl Selection {
                 if !unknown.is_empty() {
                     return Err(ReviewError::UnknownHunks { proposal, hunks: unknown });
                 }
-                for Chosen { id, edited } in chosen {
+                for Chosen { id, verdict, edited } in chosen {
                     let edited = edited.as_ref().map(|text| edited_lines(review, id, text));
-                    hunks.insert(id.clone(), edited.transpose()?);
+                    hunks.insert(id.clone(), (*verdict, edited.transpose()?));
                 }
             }
         }
-        let selection = Self { verdict: decision.verdict, hunks };
-        let colliding = review.files.iter().filter(|file| file.collides && selection.has(file));
+        let selection = Self { hunks };
+        let is_accepted = |file: &&FileReview| selection.has(file, Verdict::Accept);
+        let colliding = review.files.iter().filter(|file| file.collides).filter(is_accepted);
         let colliding: Vec<String> = colliding.map(|file| file.path.clone()).collect();
-        if decision.verdict == Verdict::Accept && !colliding.is_empty() {
+        if !colliding.is_empty() {
             return Err(ReviewError::Collides(colliding));
         }
         Ok(selection)
     }
 
-    /// Whether a hunk of a file was chosen.
-    fn has(&self, file: &FileReview) -> bool {
-        file.hunks.iter().any(|hunk| self.hunks.contains_key(&hunk.id))
+    /// The number of hunks that are accepted, or rejected.
+    fn count(&self, verdict: Verdict) -> usize {
+        self.hunks.values().filter(|(of_hunk, _)| *of_hunk == verdict).count()
     }
 
-    /// What is taken of a hunk; `other` of one that was not chosen.
-    fn pick<'a>(&'a self, id: &str, chosen: Pick<'a>, other: Pick<'a>) -> Pick<'a> {
+    fn is(&self, id: &str, verdict: Verdict) -> bool {
+        self.hunks.get(id).is_some_and(|(of_hunk, _)| *of_hunk == verdict)
+    }
+
+    /// Whether a hunk of a file is accepted, or rejected.
+    fn has(&self, file: &FileReview, verdict: Verdict) -> bool {
+        file.hunks.iter().any(|hunk| self.is(&hunk.id, verdict))
+    }
+
+    /// What is taken of a hunk; `other` of one that is not decided about.
+    fn pick<'a>(&'a self, id: &str, other: Pick<'a>) -> Pick<'a> {
         match self.hunks.get(id) {
             None => other,
-            Some(Some(lines)) => Pick::Text(lines),
-            Some(None) => chosen,
+            Some((Verdict::Reject, _)) => Pick::Old,
+            Some((Verdict::Accept, None)) => Pick::New,
+            Some((Verdict::Accept, Some(lines))) => Pick::Text(lines),
         }
     }
 
     /// The old and the new file of what is left of a file; `None`: as before.
     fn left(&self, file: &FileReview) -> Option<(State, State)> {
-        if !self.has(file) {
-            return None;
-        }
-        Some(match self.verdict {
-            Verdict::Accept => (
-                file.picked(|id| self.pick(id, Pick::New, Pick::Old)),
-                file.picked(|id| self.pick(id, Pick::New, Pick::New)),
-            ),
-            Verdict::Reject => {
-                (file.old.clone(), file.picked(|id| self.pick(id, Pick::Old, Pick::New)))
-            }
+        let is_decided = file.hunks.iter().any(|hunk| self.hunks.contains_key(&hunk.id));
+        is_decided.then(|| {
+            let left = |other| file.picked(|id| self.pick(id, other));
+            (left(Pick::Old), left(Pick::New))
         })
     }
 }
@@ -486,6 +492,17 @@ fn edited_lines(review: &Review, id: &str, text: &[u8]) -> Result<Vec<u8>, Revie
 /// Stages what is accepted.
 fn stage(overlay: &Overlay, review: &Review, chosen: &Selection) -> Result<(), ReviewError> {
     let is_removed = |file: &FileReview| file.new == State::Nothing;
+    // They are created with their files.
+    let new_directories: Vec<(&str, u32)> = review
+        .files
+        .iter()
+        .filter_map(|file| match file.new {
+            State::Directory(mode) if overlay.stat(&file.path).is_err() => {
+                Some((file.path.as_str(), mode))
+            }
+            _ => None,
+        })
+        .collect();
     // The contents of a directory are removed before it.
     let removed = review.files.iter().rev().filter(|file| is_removed(file));
     let files = removed.chain(review.files.iter().filter(|file| !is_removed(file)));
@@ -500,11 +517,23 @@ fn stage(overlay: &Overlay, review: &Review, chosen: &Selection) -> Result<(), R
                 overlay.remove_directory(&file.path).map_err(io)?;
                 removed.insert(file.path.as_str());
             }
-        } else if let Some((result, _)) = chosen.left(file) {
+        } else if let Some((result, _)) =
+            chosen.left(file).filter(|(result, _)| *result != file.old)
+        {
             place(overlay, &file.path, &file.old, &result).map_err(io)?;
+            // Since the overlay has looked at the path, the commit checks that it is unchanged.
+            if State::on_disk(overlay.disk(), &file.path).map_err(io)? != file.old {
+                return Err(CommitError::Conflict(vec![file.path.clone()]).into());
+            }
             if result == State::Nothing {
                 removed.insert(file.path.as_str());
             }
+        }
+    }
+    for (path, mode) in new_directories {
+        if overlay.stat(path).is_ok() {
+            let io = |source| CommitError::Io { place: path.to_owned(), source };
+            overlay.set_mode(path, mode & 0o777).map_err(io)?;
         }
     }
     Ok(())
@@ -513,9 +542,6 @@ fn stage(overlay: &Overlay, review: &Review, chosen: &Selection) -> Result<(), R
 /// Stages a file in place of `old`.
 fn place(overlay: &Overlay, path: &str, old: &State, new: &State) -> io::Result<()> {
     let quota = Quota::unlimited();
-    if old == new {
-        return Ok(());
-    }
     let is_same_kind = matches!((old, new), (State::File(..), State::File(..)));
     match old {
         State::Directory(_) => overlay.remove_directory(path)?,
@@ -535,9 +561,8 @@ fn place(overlay: &Overlay, path: &str, old: &State, new: &State) -> io::Result<
     }
     match new {
         State::Nothing | State::Other => {}
-        State::Directory(mode) => {
+        State::Directory(_) => {
             overlay.create_directory(path, &quota)?;
-            overlay.set_mode(path, mode & 0o777)?;
         }
         State::Link(target) => {
             let target = std::str::from_utf8(target).map_err(io::Error::other)?;
@@ -565,38 +590,36 @@ fn notice(
     commit: Option<&Commit>,
 ) -> String {
     let all = review.files.iter().map(|file| file.hunks.len()).sum::<usize>();
-    let (count, id) = (chosen.hunks.len(), &review.proposal.id);
-    let of_all = if count == all { format!("all {all}") } else { format!("{count} of {all}") };
-    let mut text = match decision.verdict {
-        Verdict::Accept => {
-            let commit = commit.map(|commit| format!(" (commit {})", commit.id));
-            let commit = commit.unwrap_or_default();
-            format!(
-                "The user accepted {of_all} hunks of the proposal {id} of this session: they are in \
-                 the workspace now{commit}."
-            )
+    let id = &review.proposal.id;
+    let mut lines = Vec::new();
+    for verdict in [Verdict::Accept, Verdict::Reject] {
+        let count = chosen.count(verdict);
+        let of_all = if count == all { format!("all {all}") } else { format!("{count} of {all}") };
+        let hunks = format!("{of_all} hunks of the proposal {id} of this session");
+        match verdict {
+            _ if count == 0 => {}
+            Verdict::Accept => {
+                let commit = commit.map(|commit| format!(" (commit {})", commit.id));
+                let commit = commit.unwrap_or_default();
+                lines.push(format!(
+                    "The user accepted {hunks}: they are in the workspace now{commit}."
+                ));
+            }
+            Verdict::Reject => lines.push(format!(
+                "The user rejected {hunks}: they are no longer part of it, and later calls do not \
+                 see them."
+            )),
         }
-        Verdict::Reject => format!(
-            "The user rejected {of_all} hunks of the proposal {id} of this session: they are no \
-             longer part of it, and later calls do not see them."
-        ),
-    };
-    if let Some(comment) = &decision.comment {
-        text.push_str(&format!("\nThe user's comment: {comment}"));
     }
-    for file in review.files.iter().filter(|file| chosen.has(file)) {
-        let patch = match decision.verdict {
-            Verdict::Reject => file.patch(|hunk| chosen.hunks.contains_key(hunk)),
-            Verdict::Accept => edits_of(file, chosen),
-        };
-        if !patch.is_empty() {
-            let what = match decision.verdict {
-                Verdict::Reject => "Rejected",
-                Verdict::Accept => {
-                    "Edited by the user before it was accepted (- proposed, + accepted)"
-                }
-            };
-            text.push_str(&format!("\n{what}:\n{}", String::from_utf8_lossy(&patch)));
+    lines.extend(decision.comment.iter().map(|comment| format!("The user's comment: {comment}")));
+    let mut text = lines.join("\n");
+    for file in &review.files {
+        let rejected = file.patch(|hunk| chosen.is(hunk, Verdict::Reject));
+        let edited = "Edited by the user before it was accepted (- proposed, + accepted)";
+        for (what, patch) in [("Rejected", rejected), (edited, edits_of(file, chosen))] {
+            if !patch.is_empty() {
+                text.push_str(&format!("\n{what}:\n{}", String::from_utf8_lossy(&patch)));
+            }
         }
         if text.len() > notices::MAX_NOTICE_BYTES {
             break;
@@ -607,11 +630,14 @@ fn notice(
 
 /// Returns the diff between what was proposed and what was accepted of a file.
 fn edits_of(file: &FileReview, chosen: &Selection) -> Vec<u8> {
-    let proposed = file.picked(|id| match chosen.hunks.contains_key(id) {
+    if !file.hunks.iter().any(|hunk| matches!(chosen.hunks.get(&hunk.id), Some((_, Some(_))))) {
+        return Vec::new();
+    }
+    let proposed = file.picked(|id| match chosen.is(id, Verdict::Accept) {
         true => Pick::New,
         false => Pick::Old,
     });
-    let accepted = file.picked(|id| chosen.pick(id, Pick::New, Pick::Old));
+    let accepted = file.picked(|id| chosen.pick(id, Pick::Old));
     let deadline = Instant::now() + DIFF_TIME;
     let file = FileReview::new(&file.path, Rebased::Clean(proposed, accepted), deadline);
     file.filter(|file| file.old != file.new).map(|file| file.patch(|_| true)).unwrap_or_default()

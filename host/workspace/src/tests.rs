@@ -183,6 +183,7 @@ fn child() {
             begin_now(&workspace).and_then(|begun| held::more(begun).map_err(io::Error::other))
         }
         "accept" => begin_now(&workspace).and_then(|begun| held::accept_half(&workspace, begun)),
+        "reject" => begin_now(&workspace).and_then(|begun| held::reject_all(&workspace, begun)),
         "recover" => begin_now(&workspace).map(|_| ()),
         "count" => {
             (0..100).for_each(|_| count(&workspace));

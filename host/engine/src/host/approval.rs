@@ -21,6 +21,8 @@ pub(super) struct Approved {
     pub(super) change: Option<[u8; 32]>,
     /// The state of the workspace that must not change until the call has run.
     tree: Option<Fingerprint>,
+    /// Whether the user saw this call. If not, an earlier one was approved for the session.
+    pub(super) was_shown: bool,
 }
 
 impl Host {
@@ -57,7 +59,7 @@ impl Host {
             let for_session = true;
             let proposal = Proposal { tool, args, diff, change, tree, flow: None, for_session };
             let approval = self.ask_user(active, approver.as_ref(), &proposal).await?;
-            Ok(Approved { change, tree: approval.tree })
+            Ok(Approved { change, tree: approval.tree, was_shown: true })
         };
         tokio::select! {
             approved = ask => approved,
@@ -81,7 +83,7 @@ impl Host {
             Err(failure) if failure.code.as_str() == declined => {
                 ("no", Some(bounded(&failure.message)))
             }
-            // The user did not answer, or has not been asked yet.
+            // The user has not been asked yet.
             Err(_) => return answered,
         };
         if let Ok(approval) = &answered {

@@ -58,7 +58,10 @@ impl Host {
         // The message of a failure has it already.
         warnings.extend(refused.filter(|_| matches!(outcome, Outcome::Executed(_))));
         warnings.extend(held.as_ref().map(held_notice));
-        warnings.extend(self.notices(run.options).await);
+        // The client does not see the result of a call that waits for the user.
+        if record.outcome() != Status::Skipped {
+            warnings.extend(self.notices(run.options).await);
+        }
         let has_changed =
             record.outcome() == Status::Executed && tool.tool().effects == Files::Write;
         let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome, warnings };
@@ -75,7 +78,7 @@ impl Host {
     /// What the session is to be told of decisions about its held changes.
     async fn notices(&self, options: &RunOptions) -> Vec<String> {
         let workspace = Arc::clone(&self.services.workspace);
-        if options.dry_run || !workspace.may_have_notices() {
+        if options.dry_run || options.leave_notices || !workspace.may_have_notices() {
             return Vec::new();
         }
         let session = options.session.clone();
@@ -176,6 +179,11 @@ impl Host {
         let tool = Arc::clone(call.call().tool());
         if !call.may_write() {
             let tree = self.tree(options).await?;
+            let is_held = options.hold || call.is_held() || tree.is_changed();
+            // Agents change the workspace by calls of their own.
+            if is_held && call.asks_agents() {
+                return Err(dispatch::not_held(tree.is_changed()));
+            }
             let run = async { self.execute_call(active, call, &tree, cancelled).await.into() };
             return self.run_if_unchanged(&approved, changes_itself, run).await;
         }
@@ -191,7 +199,7 @@ impl Host {
         };
         let is_held = options.hold || call.is_held() || transaction.is_stacked();
         if is_held && call.needs_the_disk() {
-            return Err(dispatch::not_held());
+            return Err(dispatch::not_held(transaction.is_stacked()));
         }
         let since = transaction.is_stacked().then(|| transaction.savepoint());
         let tree = Arc::clone(transaction.overlay());
@@ -203,8 +211,9 @@ impl Host {
             None => transaction,
         };
         let executed = transaction.executed(since.as_ref());
-        let (transaction, asked) =
-            self.approved_changes(active, transaction, &executed, may_ask.as_ref()).await?;
+        let (transaction, asked) = self
+            .approved_changes(active, transaction, &executed, may_ask.as_ref(), &approved)
+            .await?;
         // Cancellation has no effect from here on: the changes are committed.
         if is_cancelled(options.cancel.as_ref()) {
             return Err(dispatch::cancelled());

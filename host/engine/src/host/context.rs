@@ -45,6 +45,8 @@ pub struct RunOptions {
     pub agent: Option<String>,
     /// Hold the changes of all calls until a user accepts them.
     pub hold: bool,
+    /// Leave notices for the session to later calls: only the host sees the results.
+    pub leave_notices: bool,
     /// Whether results contain the bytes of images.
     pub images: bool,
     /// The origin of the calls, for telemetry.

@@ -73,7 +73,8 @@ pub(super) fn staged(ended: &mut [Ended]) -> impl Iterator<Item = (&mut Answer, 
 pub(super) fn discard(ended: &mut [Ended], failure: &Failure) {
     for (answer, record) in staged(ended) {
         answer.outcome = Outcome::Failed(failure.clone());
-        answer.warnings.clear();
+        // Others, such as notices of the user's decisions, are told once only.
+        answer.warnings.retain(|warning| !record.executed.contains(warning));
         record.executed.clear();
         record.end(&answer.outcome);
     }

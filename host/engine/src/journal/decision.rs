@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use cofferdam_text::escape_control;
-use cofferdam_workspace::{Decided, Decision, Verdict};
+use cofferdam_workspace::{Decided, Decision};
 
 /// How much is kept of what was shown and of a comment, in bytes.
 const MAX_SHOWN_BYTES: usize = 4 << 10;
@@ -12,7 +12,7 @@ const MAX_SHOWN_BYTES: usize = 4 << 10;
 /// A decision of a user.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionRecord {
-    /// `yes`, `yes, for this session`, `no`, `no answer`, `accepted` or `rejected`.
+    /// `yes`, `yes, for this session`, `no`, `accepted` or `rejected`.
     pub answer: String,
     /// Who decided: `user of CLIENT` if a client has asked, `cli` for the command.
     pub approver: String,
@@ -43,24 +43,27 @@ pub struct DecisionRecord {
 }
 
 impl DecisionRecord {
-    /// The record of a review.
-    pub fn of_review(decided: &Decided, decision: &Decision) -> Self {
-        let answer = match decision.verdict {
-            Verdict::Accept => "accepted",
-            Verdict::Reject => "rejected",
-        };
-        Self {
+    /// The records of a review: one for what was accepted, one for what was rejected.
+    pub fn of_review(decided: &Decided, decision: &Decision) -> Vec<Self> {
+        let record = |answer: &str, hunks: usize| Self {
             answer: answer.to_owned(),
             approver: decision.reviewer.clone(),
             comment: decision.comment.as_deref().map(bounded),
             client: decided.author.client.clone(),
             session: Some(decided.author.session.to_string()),
             role: decided.author.role.clone(),
-            shown: String::new(),
+            shown: bounded(&decided.notice),
             proposal: Some(decided.proposal.to_string()),
-            hunks: Some(decided.hunks),
-            commit: decided.commit.as_ref().map(|commit| commit.id.to_string()),
-        }
+            hunks: Some(hunks),
+            commit: None,
+        };
+        let commit = decided.commit.as_ref().map(|commit| commit.id.to_string());
+        let accepted = || Self { commit, ..record("accepted", decided.accepted) };
+        let rejected = || record("rejected", decided.rejected);
+        let mut records = Vec::new();
+        records.extend((decided.accepted > 0).then(accepted));
+        records.extend((decided.rejected > 0).then(rejected));
+        records
     }
 }
 

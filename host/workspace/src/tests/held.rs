@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::disk;
+use crate::proposals::Proposals;
 
 fn session(name: &str) -> SessionName {
     name.parse().unwrap()
@@ -62,7 +63,7 @@ fn of_hunks<'a>(
     verdict: Verdict,
     hunks: impl IntoIterator<Item = &'a str>,
 ) -> Decision {
-    let chosen = |id: &str| Chosen { id: id.to_owned(), edited: None };
+    let chosen = |id: &str| Chosen { id: id.to_owned(), verdict, edited: None };
     let chosen = Some(hunks.into_iter().map(chosen).collect());
     Decision { view: None, chosen, ..of_all(review, verdict) }
 }
@@ -74,7 +75,7 @@ fn hunks(review: &Review) -> Vec<&str> {
 /// How many files are kept of proposals. A process that another test starts at the same time may hold
 /// copies of locks, and nothing is removed then.
 fn kept_files(workspace: &Arc<Workspace>) -> usize {
-    let proposals = crate::proposals::Proposals::open(workspace.own().unwrap()).unwrap();
+    let proposals = Proposals::open(workspace.own().unwrap()).unwrap();
     let count = || {
         proposals.tidy().unwrap();
         disk::entries(&*proposals.directory).unwrap().count()
@@ -198,7 +199,10 @@ fn rejected_hunks_and_edits_are_told_to_the_session() {
     let ids = hunks(&review);
     let mut accept = of_hunks(&review, Verdict::Accept, [ids[0]]);
     let hunk = String::from_utf8(review.files[0].hunks[0].text.clone()).unwrap();
-    let edited = |text: String| Some(vec![Chosen { id: ids[0].into(), edited: Some(text.into()) }]);
+    let edited = |text: String| {
+        let (verdict, edited) = (Verdict::Accept, Some(text.into()));
+        Some(vec![Chosen { id: ids[0].into(), verdict, edited }])
+    };
     for wrong in ["", "+x\n", "nonsense\n", &hunk.replace("-line 2\n", "-line 3\n")] {
         accept.chosen = edited(wrong.to_owned());
         let refused = decide(&workspace, &accept);
@@ -360,7 +364,7 @@ fn only_proposals_of_this_host_and_workspace_are_believed() {
     symlink("/etc/passwd", to.join("x.json")).unwrap();
     assert!(victim.held_tree(&session("s")).unwrap().is_none());
     assert_eq!(show(&victim).files[0].path, "b");
-    // One that was changed is not used either.
+    // One that is damaged stops everything, and is kept: its session must not change the workspace.
     let file = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path());
     let file = file.filter(|path| path.to_string_lossy().contains(".t."));
     for file in file {
@@ -369,8 +373,16 @@ fn only_proposals_of_this_host_and_workspace_are_believed() {
         content[last] ^= 1;
         fs::write(&file, content).unwrap();
     }
-    assert!(Reviews::new(Arc::clone(&victim)).list().unwrap().is_empty());
-    assert!(victim.held_tree(&session("t")).unwrap().is_none());
+    let damaged = Reviews::new(Arc::clone(&victim)).list().unwrap_err();
+    assert!(damaged.to_string().contains("move this file away"), "{damaged}");
+    assert!(victim.held_tree(&session("t")).is_err());
+    assert!(begin(&victim).0.stack(&session("t")).is_err());
+    let transaction = begin_in(&victim, "u");
+    write(transaction.overlay(), "c", "c\n");
+    assert!(transaction.hold(Vec::new(), author("u")).is_err());
+    let kept = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name());
+    let kept = kept.filter(|name| name.to_string_lossy().contains(".000001.t."));
+    assert_eq!(kept.count(), 2);
     // Nor is a notice.
     let notices = other.path().join(OWN).join("notices");
     fs::create_dir(&notices).unwrap();
@@ -387,6 +399,7 @@ fn proposals_are_bounded() {
     write(transaction.overlay(), "large", &"x".repeat(65 << 20));
     let refused = transaction.hold(Vec::new(), author("s")).unwrap_err();
     assert!(refused.to_string().contains("at most 64 MiB"), "{refused}");
+    assert_eq!(kept_files(&workspace), 0);
     for number in 0..100 {
         held(&workspace, &format!("s{number}"), |tree| write(tree, "a", "a\n"));
     }
@@ -444,6 +457,16 @@ pub(super) fn accept_half(workspace: &Arc<Workspace>, transaction: Transaction) 
     let Some(file) = review.files.iter().find(|file| file.path == "a") else { return Ok(()) };
     let hunks = file.hunks.iter().map(|hunk| hunk.id.as_str());
     let decision = of_hunks(&review, Verdict::Accept, hunks);
+    reviews.decide(transaction, &decision).map(drop).map_err(io::Error::other)
+}
+
+/// Rejects all that is held.
+pub(super) fn reject_all(workspace: &Arc<Workspace>, transaction: Transaction) -> io::Result<()> {
+    let reviews = Reviews::new(Arc::clone(workspace));
+    let listed = reviews.list().map_err(io::Error::other)?;
+    let Some(listed) = listed.first() else { return Err(io::Error::other("nothing is held")) };
+    let review = reviews.show(&listed.id).map_err(io::Error::other)?;
+    let decision = of_all(&review, Verdict::Reject);
     reviews.decide(transaction, &decision).map(drop).map_err(io::Error::other)
 }
 
@@ -530,6 +553,73 @@ fn a_crash_while_hunks_are_accepted_applies_none_of_them_twice() {
         assert_eq!(of_a.count(), 1, "{fault}");
         assert_eq!(leftovers(root), 0, "{fault}");
     });
+}
+
+#[test]
+fn a_crash_while_a_proposal_is_rejected_leaves_all_of_it_or_nothing() {
+    at_every_step("reject", |root, fault, is_ok| {
+        let workspace = open(root);
+        let found = seen(&workspace);
+        let is_closed = found == ["a\n", "b\n", "-"];
+        assert!(is_closed || (found == ["a2\n", "b\n", "c\n"] && !is_ok), "{fault}: {found:?}");
+        assert_eq!(Reviews::new(Arc::clone(&workspace)).list().unwrap().is_empty(), is_closed);
+        // The next one works, and does not bring back what was rejected.
+        more(begin(&workspace).0).unwrap();
+        let a = if is_closed { "a\n" } else { "a2\n" };
+        assert_eq!(seen(&workspace), [a, "b2\n", "c2\n"], "{fault}");
+        let review = show(&workspace);
+        decide(&workspace, &of_all(&review, Verdict::Accept)).unwrap();
+        assert_eq!(kept_files(&workspace), 0, "{fault}");
+        assert_eq!(leftovers(root), 0, "{fault}");
+    });
+}
+
+#[test]
+fn hunks_of_one_file_are_accepted_and_rejected_at_once() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a");
+    fs::write(&path, lines(40, &[])).unwrap();
+    let workspace = open(root.path());
+    held(&workspace, "s", |tree| {
+        write(tree, "a", &lines(40, &[(2, "two\nmore"), (20, "twenty"), (38, "late")]));
+    });
+    let review = show(&workspace);
+    let verdicts = [Verdict::Accept, Verdict::Reject];
+    let chosen = hunks(&review).into_iter().zip(verdicts);
+    let chosen = chosen.map(|(id, verdict)| Chosen { id: id.into(), verdict, edited: None });
+    let decision = Decision { chosen: Some(chosen.collect()), ..of_all(&review, Verdict::Accept) };
+    let decided = decide(&workspace, &decision).unwrap();
+    assert_eq!((decided.accepted, decided.rejected, decided.revision), (1, 1, Some(2)));
+    assert_eq!(fs::read_to_string(&path).unwrap(), lines(40, &[(2, "two\nmore")]));
+    assert!(
+        decided.notice.contains("accepted 1 of 3") && decided.notice.contains("rejected 1 of 3")
+    );
+    assert!(decided.notice.contains("+twenty") && !decided.notice.contains("+two"));
+    let seen = workspace.held_tree(&session("s")).unwrap().unwrap();
+    assert_eq!(text(&seen, "a"), lines(40, &[(2, "two\nmore"), (38, "late")]));
+}
+
+#[test]
+fn permissions_are_shown_and_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name);
+    fs::write(path("a"), "a\n").unwrap();
+    fs::set_permissions(path("a"), fs::Permissions::from_mode(0o644)).unwrap();
+    let workspace = open(root.path());
+    held(&workspace, "s", |tree| {
+        tree.create_directory("private", &Quota::unlimited()).unwrap();
+        tree.set_mode("private", 0o700).unwrap();
+        write(tree, "private/b", "b\n");
+        // Others read a file's content before its permissions are changed.
+        drop(tree.open_write("a", Opening { truncate: false, ..REPLACE }, &Quota::unlimited()));
+        tree.set_mode("a", 0o777).unwrap();
+    });
+    let review = show(&workspace);
+    let shown = String::from_utf8(review.files[0].hunks[0].text.clone()).unwrap();
+    assert_eq!(shown, "old mode 100644\nnew mode 100755\npermissions 644 to 777\n");
+    decide(&workspace, &of_all(&review, Verdict::Accept)).unwrap();
+    let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("a"), mode("private")), (0o777, 0o700));
 }
 
 /// How many random subsets are compared with git's; `COFFERDAM_HUNKS` sets another number.
