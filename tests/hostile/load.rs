@@ -205,28 +205,54 @@ fn imports_that_are_not_served_are_refused_by_name() {
 /// of the plugin work.
 #[test]
 fn imports_that_are_not_granted_are_refused_by_name() {
-    for (import, settings, grant) in [
-        ("cofferdam:host/scan@0.1.0", "", "scan = true"),
-        ("cofferdam:host/scan@0.1.0", "[grants.attack]\nfiles = 'write'\n", "scan = true"),
+    let mut demanding = manifest();
+    demanding["requests"] = json!({
+        "files": "write", "scan": true, "process": ["git"], "http": ["https://a.example"],
+    });
+    let call = |component: &[u8], settings: &str| {
+        Trial::new(Packed::new(component, &demanding), settings).call("attack.go", json!({}))
+    };
+    let files = "[grants.attack]\nfiles = 'write'\n";
+    // `wasi:http/types` has a resource of `wasi:io`, which is linked for all plugins.
+    let errors = "(import \"wasi:io/error@0.2.6\" (instance $errors
+          (export \"error\" (type (sub resource)))))
+        (alias export $errors \"error\" (type $error))";
+    let error = "(export \"io-error\" (type (eq $error)))";
+    for (import, before, inside, settings, grant) in [
+        ("cofferdam:host/scan@0.1.0", "", "", "", "scan = true"),
+        ("cofferdam:host/scan@0.1.0", "", "", files, "scan = true"),
         // Scanning is reading: it requires access to files.
-        ("cofferdam:host/scan@0.1.0", "[grants.attack]\nscan = true\n", "scan = true"),
+        ("cofferdam:host/scan@0.1.0", "", "", "[grants.attack]\nscan = true\n", "scan = true"),
         (
             "cofferdam:host/scan@0.1.0",
+            "",
+            "",
             "[grants.other]\nfiles = 'write'\nscan = true\n",
             "scan = true",
         ),
+        ("cofferdam:host/process@0.1.0", "", "", "", "process = ["),
+        ("cofferdam:host/process@0.1.0", "", "", files, "process = ["),
+        ("wasi:http/types@0.2.6", errors, error, "", "http = ["),
+        ("wasi:http/types@0.2.6", errors, error, files, "http = ["),
+        ("wasi:http/outgoing-handler@0.2.6", "", "", files, "http = ["),
     ] {
-        let text = format!("(import \"{import}\" (instance $scan (export \"f\" (func))))");
+        let text = format!(
+            "{before}(import \"{import}\" (instance $used {inside} (export \"f\" (func))))"
+        );
         let unused = Component::new(ANSWER).definitions(&text);
         assert_eq!(call(&unused.build(), settings), Outcome::Executed(json!({})), "{settings}");
         let used = Component::new(&format!("(call $f) {ANSWER}"))
             .definitions(&text)
-            .function("scan", "f", "f", "");
+            .function("used", "f", "f", "");
         for part in [import, grant, "[grants.attack]"] {
             assert_failed(call(&used.build(), settings), Status::Denied, "NotGranted", part);
         }
     }
-    // What the manifest does not even request keeps the plugin from loading.
+}
+
+/// Case 16: what the manifest does not even request keeps the plugin from loading.
+#[test]
+fn imports_that_are_not_requested_are_refused_by_name() {
     let import = "wasi:http/outgoing-handler@0.2.6";
     let component =
         Component::new(ANSWER).definitions(&format!("(import \"{import}\" (instance))"));

@@ -337,7 +337,9 @@ impl Policy {
     ///
     /// # Errors
     /// [`Denial::NotInRole`] if the role does not include the tool; [`Denial::Files`],
-    /// [`Denial::List`] and [`Denial::Switch`] if the plugin is not granted what the tool needs.
+    /// [`Denial::List`] and [`Denial::Switch`] if the plugin is not granted what the tool needs. Which
+    /// tools of a plugin that did not come with the host need programs, backends, origins or switches is
+    /// not known: without the grant, the call that uses the import ends there.
     pub fn decide(&self, subject: &Subject<'_>, role: Option<&Role>) -> Result<Grant, Denial> {
         let (plugin, tool) = (subject.plugin.to_owned(), subject.tool.to_owned());
         if let Some(role) = role.filter(|role| !role.allows(&plugin, &tool, subject.built_in)) {
@@ -351,15 +353,17 @@ impl Policy {
         }
         let capabilities = granted.meet(&wanted);
         let is_missing = |list: &GrantList| {
-            let is_optional = subject.as_granted && *list == GrantList::Http;
-            list.is_empty(&capabilities) && !list.is_empty(&wanted) && !is_optional
+            let is_checked = subject.built_in || *list == GrantList::Agents;
+            is_checked && list.is_empty(&capabilities) && !list.is_empty(&wanted)
         };
         if let Some(list) = GrantList::ALL.into_iter().find(is_missing) {
             let wanted = Capabilities { agents: self.named(&wanted.agents), ..wanted };
             let enough = Box::new(list.replaced(granted, wanted));
             return Err(Denial::List { plugin, tool, list, enough });
         }
-        let is_missing = |switch: &Capability| wanted.holds(switch) && !capabilities.holds(switch);
+        let is_missing = |switch: &Capability| {
+            subject.built_in && wanted.holds(switch) && !capabilities.holds(switch)
+        };
         let switches =
             [Capability::History, Capability::GitCommit, Capability::Background, Capability::Tools];
         if let Some(switch) = switches.into_iter().find(is_missing) {
@@ -587,6 +591,34 @@ mod tests {
         let demanding = Subject { as_granted: false, ..subject };
         let denial = policy("").unwrap().decide(&demanding, None).unwrap_err();
         assert_eq!(denial.code(), DenialCode::NotGranted);
+    }
+
+    /// Which of its tools need the rest is only known when they use it.
+    #[test]
+    fn tools_of_an_installed_plugin_are_called_with_less_than_it_requests() {
+        let requests = Capabilities {
+            files: Files::Read,
+            process: BTreeSet::from(["git".to_owned()]),
+            backends: BTreeSet::from([BackendKind::Linter]),
+            agents: BTreeSet::from(["qa".to_owned()]),
+            http: "https://a.example".parse().into_iter().collect(),
+            history: true,
+            background: true,
+            git_commit: true,
+            tools: true,
+            ..Capabilities::NONE
+        };
+        let policy = policy("[grants.stranger]\nfiles = 'read'").unwrap();
+        let subject = Subject { requests: &requests, ..subject("stranger", Files::Read) };
+        let grant = policy.decide(&subject, None).unwrap();
+        let files = Capabilities { files: Files::Read, ..Capabilities::NONE };
+        assert_eq!(grant.capabilities, files);
+        let asking = Subject { asks_agents: true, ..subject.clone() };
+        let denial = policy.decide(&asking, None).unwrap_err();
+        assert!(denial.to_string().contains("needs agents = [\"qa\"]"), "{denial}");
+        let built_in = Subject { built_in: true, ..subject };
+        let denial = policy.decide(&built_in, None).unwrap_err();
+        assert!(denial.to_string().contains("needs process = [\"git\"]"), "{denial}");
     }
 
     #[test]

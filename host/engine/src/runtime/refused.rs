@@ -14,8 +14,10 @@ use cofferdam_core::outcome::DenialCode;
 /// The prefix of the names of socket interfaces.
 const SOCKETS_PACKAGE: &str = "wasi:sockets/";
 
-/// Resources of other packages in the interfaces of sockets, which are linked already.
-const LINKED_RESOURCES: &[&str] = &["input-stream", "output-stream", "pollable"];
+/// Resources of `wasi:io` in the interfaces of sockets and HTTP, which are linked already: `io-error` is
+/// `error` under the name that `wasi:http/types` gives it.
+const LINKED_RESOURCES: &[&str] =
+    &["error", "input-stream", "io-error", "output-stream", "pollable"];
 
 /// The type of resources of refused interfaces, which never exist.
 enum Never {}
