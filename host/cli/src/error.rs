@@ -11,7 +11,7 @@ use cofferdam_engine::host::OpenError;
 use cofferdam_plugin::distribution::FetchError;
 use cofferdam_plugin::registry::RegistryError;
 use cofferdam_plugin::store::StoreError;
-use cofferdam_workspace::{HistoryError, ReviewError};
+use cofferdam_workspace::{CommitError, HistoryError, ReviewError};
 
 /// The kind of an error, which decides the exit status.
 #[derive(Debug, Clone, Copy)]
