@@ -1,5 +1,6 @@
-//! What a plugin's author does, in each language: `plugin new`, the commands of the README, a
-//! successful call. Languages whose tools could not be installed are skipped with a message.
+//! What a plugin's author does, in each language: `plugin new`, the commands of the README, calls,
+//! `plugin install`, the README's way to files, a new version, `plugin update`. Languages whose tools
+//! could not be installed are skipped with a message.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,13 +50,25 @@ fn tools(language: &str) -> Option<&'static Tools> {
 struct Project<'a> {
     place: &'a Place,
     name: &'a str,
+    /// Its folder in the workspace.
+    directory: &'a str,
     path: Vec<PathBuf>,
 }
 
 impl<'a> Project<'a> {
-    #[expect(clippy::disallowed_methods, reason = "where the tools of this machine are")]
     fn new(place: &'a Place, name: &'a str, args: &[&str], tools: &Tools) -> Self {
-        let ended = place.run(&[&["plugin", "new", name, "--lang"], args].concat());
+        Self::within(place, name, name, args, tools)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "where the tools of this machine are")]
+    fn within(
+        place: &'a Place,
+        directory: &'a str,
+        name: &'a str,
+        args: &[&str],
+        tools: &Tools,
+    ) -> Self {
+        let ended = place.run(&[&["plugin", "new", name, directory, "--lang"], args].concat());
         assert_eq!(ended.status, 0, "{ended:?}");
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = [built()]
@@ -63,11 +76,11 @@ impl<'a> Project<'a> {
             .chain(tools.path.clone())
             .chain(std::env::split_paths(&path))
             .collect();
-        Self { place, name, path }
+        Self { place, name, directory, path }
     }
 
     fn folder(&self) -> PathBuf {
-        self.place.workspace().join(self.name)
+        self.place.workspace().join(self.directory)
     }
 
     /// Runs a command of the README.
@@ -79,6 +92,9 @@ impl<'a> Project<'a> {
             .env("PATH", std::env::join_paths(&self.path).unwrap())
             .env("CARGO_NET_OFFLINE", "true")
             .env("CARGO_TARGET_DIR", target().join("authors"))
+            // Optimising takes longer than everything else here.
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
             // The command must find the compiled code that this test's own runs have cached.
             .env("XDG_CACHE_HOME", self.place.home().join(".cache"))
             .env("XDG_CONFIG_HOME", self.place.home().join(".config"))
@@ -94,7 +110,63 @@ impl<'a> Project<'a> {
     }
 
     fn packed(&self) -> String {
-        format!("{}/{}.wasm", self.name, self.name)
+        format!("{}/{}.wasm", self.directory, self.name)
+    }
+
+    /// The bytes of the built plugin.
+    fn bytes(&self) -> Vec<u8> {
+        fs::read(self.place.workspace().join(self.packed())).unwrap()
+    }
+
+    /// Changes a file of the project.
+    fn edit(&self, file: &str, edits: &[(&str, &str)]) {
+        let path = self.folder().join(file);
+        let mut text = fs::read_to_string(&path).unwrap();
+        for (old, new) in edits {
+            assert_eq!(text.matches(old).count(), 1, "{file}: {old}\n{text}");
+            text = text.replace(old, new);
+        }
+        fs::write(&path, text).unwrap();
+    }
+
+    /// Installs the plugin, lets it write a file as its README says, by `edits` of a source file,
+    /// and updates it: `build` builds and tests.
+    fn lives(&self, file: &str, edits: &[(&str, &str)], build: &dyn Fn(&Self)) {
+        let Self { place, name, .. } = self;
+        self.greets();
+        place.works(&["plugin", "install", &self.packed(), "--deny"]);
+        let tool = format!("{name}.greet");
+        let call = |name: &str| place.run(&["call", &tool, &json!({"name": name}).to_string()]);
+        assert_eq!(call("Ada").json(), json!({"text": "Hello, Ada!"}));
+        assert!(!place.workspace().join("greetings.txt").exists());
+
+        self.edit(file, edits);
+        self.edit(
+            "plugin.toml",
+            &[
+                ("version = \"0.1.0\"", "version = \"0.2.0\""),
+                ("[requests]\n", "[requests]\nfiles = \"write\"\n"),
+                ("done = \"greeted\"", "done = \"greeted\"\neffects = \"write\""),
+                (
+                    "answer = { text = \"Hello, Ada!\" }",
+                    "answer = { text = \"Hello, Ada!\" }\n\
+                     after = { \"greetings.txt\" = \"Hello, Ada!\" }",
+                ),
+            ],
+        );
+        build(self);
+        let checked = place.works(&["plugin", "check", self.directory]);
+        assert_eq!(checked["findings"], json!([]), "{checked}");
+
+        let refused = place.run(&["plugin", "update", name]);
+        assert_eq!(refused.status, 3, "{refused:?}");
+        assert!(refused.stderr.contains("files=write"), "{refused:?}");
+        let updated = place.works(&["plugin", "update", name, "--grant", "files=write"]);
+        let changes = &updated["plugins"][0]["changes"];
+        assert_eq!(changes["version"], json!(["0.1.0", "0.2.0"]), "{updated}");
+        assert_eq!(changes["requests_added"], json!(["files=write"]), "{updated}");
+        assert_eq!(call("Grace ä 😀").json(), json!({"text": "Hello, Grace ä 😀!"}));
+        assert_eq!(place.read("greetings.txt"), "Hello, Grace ä 😀!");
     }
 
     /// Calls the built plugin.
@@ -120,8 +192,26 @@ fn rust_from_template_to_successful_call() {
     let project = Project::new(&place, "my-rust", &["rust"], tools);
     project.run(&["make"], &tools.variables);
     // The other targets need no toolchain for components.
-    project.run(&["make", "-o", "build", "test"], &BTreeMap::new());
-    project.greets();
+    let test = |project: &Project<'_>| {
+        project.run(&["make", "-o", "build", "test"], &BTreeMap::new());
+    };
+    test(&project);
+    let other = Project::within(&place, "deep/other", "my-rust", &["rust"], tools);
+    other.run(&["make"], &tools.variables);
+    assert!(project.bytes() == other.bytes(), "a build is the same in every directory");
+    let edits = [
+        ("_: &Context", "context: &Context"),
+        ("greet::greet(&args).map_err", "let greeting = greet::greet(&args).map_err"),
+        (
+            "        })\n    }",
+            "        })?;\n        let path = context.resolve(\"greetings.txt\")?;\n        \
+             context.write(&path, greeting.text.as_bytes())?;\n        Ok(greeting)\n    }",
+        ),
+    ];
+    project.lives("src/lib.rs", &edits, &|project| {
+        project.run(&["make"], &tools.variables);
+        test(project);
+    });
 
     for kind in ["lint-backend", "test-backend"] {
         let project = Project::new(&place, kind, &["rust", "--kind", kind], tools);
@@ -151,8 +241,6 @@ fn c_from_template_to_successful_call() {
     let place = Place::new();
     let project = Project::new(&place, "my-c", &["c"], tools);
     project.run(&["make", "test"], &tools.variables);
-    project.greets();
-
     let checked = place.run(&["plugin", "check", "my-c"]);
     assert_eq!(checked.json()["findings"], json!([]), "{checked:?}");
     let tested = place.run(&["plugin", "test", "my-c"]);
@@ -160,6 +248,24 @@ fn c_from_template_to_successful_call() {
     let verdicts = examples.as_array().unwrap().iter().map(|tried| &tried["verdict"]);
     assert_eq!(verdicts.collect::<Vec<_>>(), ["right", "right"], "{tested:?}");
     mistakes_are_found(&project);
+
+    let place = Place::new();
+    let project = Project::new(&place, "my-c", &["c"], tools);
+    project.run(&["make"], &tools.variables);
+    let other = Project::within(&place, "deep/other", "my-c", &["c"], tools);
+    other.run(&["make"], &tools.variables);
+    assert!(project.bytes() == other.bytes(), "a build is the same in every directory");
+    let writing = "    FILE *file = result == GREET_DONE ? fopen(\"/workspace/greetings.txt\", \"w\") : NULL;\n    \
+                   if (!file || fwrite(text, 1, text_length, file) != text_length || fclose(file)) {\n        \
+                   return fail(error, COFFERDAM_TOOL_TYPES_ERROR_KIND_FAILED, \"NotWritten\", \"not written\");\n    \
+                   }\n    char *quoted";
+    let edits = [
+        ("#include <stdlib.h>", "#include <stdio.h>\n#include <stdlib.h>"),
+        ("    char *quoted", writing),
+    ];
+    project.lives("src/plugin.c", &edits, &|project| {
+        project.run(&["make", "test"], &tools.variables);
+    });
 }
 
 /// Typical mistakes of an author are found, both in the project's folder and in the packed file.
@@ -200,7 +306,16 @@ fn mistakes_are_found(project: &Project<'_>) {
     assert!(why.contains("answered {\"text\":\"Hello, Ada!\"}"), "{why}");
     let checked = place.run(&["plugin", "check", "my-c/my-c.wasm"]);
     assert_eq!(checked.status, 0, "{checked:?}");
-    assert_eq!(checked.json()["findings"][0]["place"]["pointer"], "/requests/scan");
+    let of_file = checked.json()["findings"].clone();
+    assert_eq!(of_file[0]["place"]["pointer"], "/requests/scan");
+    // In the folder, the same is found, at the author's line.
+    let checked = place.run(&["plugin", "check", "my-c"]);
+    assert_eq!(checked.status, 0, "{checked:?}");
+    let of_folder = checked.json()["findings"].clone();
+    assert_eq!(of_folder.as_array().map(Vec::len), of_file.as_array().map(Vec::len));
+    let wanted = json!({"file": "my-c/plugin.toml", "line": 9, "pointer": "/requests/scan"});
+    assert_eq!(of_folder[0]["place"], wanted);
+    assert_eq!(of_folder[0]["problem"], of_file[0]["problem"]);
     let checked = place.run(&["plugin", "check", component]);
     assert_eq!(checked.status, 1, "{checked:?}");
     assert!(checked.stdout.contains("has no manifest"), "{checked:?}");
@@ -211,8 +326,15 @@ fn python_from_template_to_successful_call() {
     let Some(tools) = tools("python") else { return };
     let place = Place::new();
     let project = Project::new(&place, "my-python", &["python"], tools);
-    project.run(&["make", "test"], &tools.variables);
-    project.greets();
+    let test = |project: &Project<'_>| project.run(&["make", "test"], &tools.variables);
+    test(&project);
+    let edits = [(
+        "            return json.dumps({\"text\": greet(json.loads(args)[\"name\"])})",
+        "            text = greet(json.loads(args)[\"name\"])\n            \
+         with open(\"/workspace/greetings.txt\", \"w\") as file:\n                \
+         file.write(text)\n            return json.dumps({\"text\": text})",
+    )];
+    project.lives("src/app.py", &edits, &test);
 }
 
 #[test]
@@ -222,9 +344,23 @@ fn javascript_and_typescript_from_template_to_successful_call() {
         let place = Place::new();
         let project = Project::new(&place, "my-script", &[language], tools);
         link(tools.packages.as_deref().unwrap(), &project.folder().join("node_modules"));
-        project.run(&["npm", "run", "build"], &tools.variables);
-        project.run(&["npm", "test"], &tools.variables);
-        project.greets();
+        let build = |project: &Project<'_>| {
+            project.run(&["npm", "run", "build"], &tools.variables);
+            project.run(&["npm", "test"], &tools.variables);
+        };
+        build(&project);
+        let import = "import { BlankName, greet } from './greet.js';";
+        let imports = format!("{import}\nimport {{ readText, writeText }} from './files.js';");
+        let edits = [
+            (import, imports.as_str()),
+            (
+                "return JSON.stringify(greet(JSON.parse(args)));",
+                "writeText('greetings.txt', greet(JSON.parse(args)).text);\n            \
+                 return JSON.stringify({ text: readText('greetings.txt') });",
+            ),
+        ];
+        let extension = if language == "javascript" { "js" } else { "ts" };
+        project.lives(&format!("src/plugin.{extension}"), &edits, &build);
     }
 }
 

@@ -280,7 +280,7 @@ impl Campaign {
             }
             _ => {
                 let mut manifest =
-                    serde_json::to_value(pack::manifest(&bytes, "it").unwrap()).unwrap();
+                    serde_json::to_value(pack::manifest(&bytes, "it", None).unwrap()).unwrap();
                 for _ in 0..=random.below(2) {
                     change(&mut manifest, random);
                 }

@@ -35,6 +35,7 @@ mod process;
 mod quality;
 mod readme;
 mod responses;
+mod review;
 mod roles;
 mod scripts;
 mod secrets;

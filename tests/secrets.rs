@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use cofferdam_core::outcome::{DenialCode, Failure, Outcome, Status};
 use cofferdam_engine::call::Session;
-use cofferdam_engine::host::{Approver, Proposal, RunOptions};
-use cofferdam_workspace::Fingerprint;
+use cofferdam_engine::host::{Approval, Approver, Proposal, RunOptions};
 use serde_json::json;
 
 use crate::hostile::component::Packed;
@@ -50,10 +49,10 @@ impl Approver for User {
     fn approve<'a>(
         &'a self,
         proposal: &'a Proposal,
-    ) -> Pin<Box<dyn Future<Output = Result<Option<Fingerprint>, Failure>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<Approval, Failure>> + Send + 'a>> {
         self.asked.lock().unwrap().push(proposal.clone());
         let answer = match self.approves {
-            true => Ok(proposal.tree),
+            true => Ok(Approval { tree: proposal.tree, for_session: false }),
             false => Err(Failure::new(DenialCode::Declined, "the person said no")),
         };
         Box::pin(async move { answer })

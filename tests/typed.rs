@@ -108,12 +108,12 @@ impl Typed {
 fn three_components_of_other_hosts_load_and_answer() {
     let adder = Typed::new("adder.wasm", &adder());
     adder.answers(
-        "adder.add_add",
+        "adder.add",
         json!({"x": 2, "y": 4_000_000_000_u32}),
         json!({"result": 4_000_000_002_u32}),
     );
-    adder.fails("add_add", json!({"x": 2}), &["InvalidArguments", "the required field 'y'"]);
-    adder.fails("add_add", json!({"x": 2, "y": -1}), &["InvalidArguments", "at least 0"]);
+    adder.fails("add", json!({"x": 2}), &["InvalidArguments", "the required field 'y'"]);
+    adder.fails("add", json!({"x": 2, "y": -1}), &["InvalidArguments", "at least 0"]);
 
     let parity = Typed::new("parity.wasm", &documented());
     parity.answers("is-even", json!({"number": -2}), json!({"result": true}));
@@ -350,13 +350,159 @@ fn components_that_cant_be_plugins_are_refused_with_the_reason() {
             assert!(ended.status != 0 && said.contains(wanted), "{args:?}: {ended:?}");
         }
     }
-    let config = r#"(component
-      (import "wasi:config/store@0.2.0-rc.1" (instance))
+    let unknown = r#"(component
+      (import "wasi:keyvalue/store@0.2.0-draft" (instance))
       (core module $m (func (export "f")))
       (core instance $m (instantiate $m))
       (func (export "f") (canon lift (core func $m "f"))))"#;
-    let typed = Typed::new("s.wasm", &wat::parse_str(config).unwrap());
-    typed.fails("f", json!({}), &["UnknownImport", "wasi:config/store@0.2.0-rc.1"]);
+    let typed = Typed::new("s.wasm", &wat::parse_str(unknown).unwrap());
+    typed.fails("f", json!({}), &["UnknownImport", "wasi:keyvalue/store@0.2.0-draft"]);
+}
+
+/// Returns the value of the setting "key" as a failure, or as its answer where there is none.
+fn configured() -> Vec<u8> {
+    wat::parse_str(
+        r#"(component
+      (import "wasi:config/store@0.2.0-rc.1" (instance $config
+        (type $error' (variant (case "upstream" string) (case "io" string)))
+        (export "error" (type $error (eq $error')))
+        (export "get" (func (param "key" string)
+          (result (result (option string) (error $error)))))))
+      (alias export $config "get" (func $get))
+      (core module $libc
+        (memory (export "memory") 1)
+        (global $next (mut i32) (i32.const 1024))
+        (func (export "realloc") (param i32 i32 i32 i32) (result i32)
+          (local $at i32)
+          (local.set $at (global.get $next))
+          (global.set $next (i32.add (global.get $next) (local.get 3)))
+          (local.get $at)))
+      (core instance $libc (instantiate $libc))
+      (core func $get' (canon lower (func $get) (memory $libc "memory")
+        (realloc (func $libc "realloc"))))
+      (core module $m
+        (import "libc" "memory" (memory 1))
+        (import "config" "get" (func $get (param i32 i32 i32)))
+        (data (i32.const 0) "key")
+        (func $read (call $get (i32.const 0) (i32.const 3) (i32.const 16)))
+        ;; The result is at 16: its case, then from 20 on the option: its case, pointer, length.
+        (func (export "echo") (result i32)
+          (call $read)
+          (i32.store (i32.const 64) (i32.load (i32.const 24)))
+          (i32.store (i32.const 68) (i32.load (i32.const 28)))
+          (i32.const 64))
+        (func (export "fail") (result i32)
+          (call $read)
+          (i32.store8 (i32.const 64) (i32.const 1))
+          (i32.store (i32.const 68) (i32.load (i32.const 24)))
+          (i32.store (i32.const 72) (i32.load (i32.const 28)))
+          (i32.const 64))
+        (func (export "has") (result i32)
+          (call $read)
+          (i32.load8_u (i32.const 20)))
+        (func (export "is-error") (result i32)
+          (call $read)
+          (i32.load8_u (i32.const 16))))
+      (core instance $i (instantiate $m
+        (with "libc" (instance $libc))
+        (with "config" (instance (export "get" (func $get'))))))
+      (func (export "echo") (result string)
+        (canon lift (core func $i "echo") (memory $libc "memory")))
+      (func (export "fail") (result (result (error string)))
+        (canon lift (core func $i "fail") (memory $libc "memory")))
+      (func (export "has") (result u32) (canon lift (core func $i "has")))
+      (func (export "is-error") (result u32) (canon lift (core func $i "is-error"))))"#,
+    )
+    .unwrap()
+}
+
+#[test]
+fn settings_are_read_and_their_secrets_shown_nowhere() {
+    let typed = Typed::new("store.wasm", &configured());
+    typed.answers("has", json!({}), json!({"result": 0}));
+    typed.settings("[grants.store.config]\nkey = 'celsius'\nother = 'x'\n");
+    typed.answers("has", json!({}), json!({"result": 1}));
+    typed.answers("echo", json!({}), json!({"result": "celsius"}));
+    typed.settings("[grants.store.config]\nkey = 'Bearer ${WEATHER_KEY}'\n");
+    typed.answers("is-error", json!({}), json!({"result": 1}));
+    let call = |tool: &str| {
+        let args = ["call", tool, "{}", "--plugin", typed.file()];
+        typed.place.command(&args).env("WEATHER_KEY", "s3cr3t\"key").output().unwrap()
+    };
+    for (tool, wanted) in [("echo", "[key]"), ("fail", "[key]"), ("has", "1")] {
+        let ended = call(tool);
+        let said = [ended.stdout, ended.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains(wanted) && !said.contains("s3cr3t"), "{tool}: {said}");
+    }
+    let log = typed.place.run(&["log"]);
+    assert!(log.stdout.contains("store.fail") && !log.stdout.contains("s3cr3t"), "{log:?}");
+    let explained = typed.run(&["policy", "explain", "store"]).json();
+    assert_eq!(explained["config"], json!(["key"]));
+    typed.settings("[grants.store.config]\nkey = '${not a name}'\n");
+    typed.fails("has", json!({}), &["grants.store.config.key", "variable's name"]);
+}
+
+#[test]
+fn relative_and_absolute_paths_lead_to_the_workspace() {
+    let shapes = Typed::new("shapes.wasm", &bare());
+    shapes.settings("[grants.shapes]\nfiles = 'write'\n");
+    shapes.place.write("sub/note.txt", "hello");
+    let workspace = shapes.place.workspace().canonicalize().unwrap();
+    let real = workspace.join("sub/note.txt");
+    for path in
+        ["sub/note.txt", "./sub/note.txt", "/workspace/sub/note.txt", real.to_str().unwrap()]
+    {
+        shapes.answers("read-note", json!({"path": path}), json!({"result": "hello"}));
+    }
+    for path in ["../outside", "/etc/passwd", "/workspace/../outside", "sub/../../outside"] {
+        shapes.fails("read-note", json!({"path": path}), &["FunctionError"]);
+    }
+    // Where the workspace has directories of these names, relative paths mean them.
+    for name in ["workspace", "tmp"] {
+        shapes.place.write(&format!("{name}/own.txt"), "own");
+        let path = format!("{name}/own.txt");
+        shapes.answers("read-note", json!({"path": path}), json!({"result": "own"}));
+    }
+}
+
+#[test]
+fn descriptions_come_from_files_beside_a_component() {
+    let typed = Typed::new("adder.wasm", &adder());
+    let described = || typed.run(&["tools", "adder.add"]).json()["description"].clone();
+    assert_eq!(described(), "The function add of the interface docs:adder/add@0.1.0.");
+    let wit = "package docs:adder@0.1.0;\n/// Sums.\ninterface add {\n/// Adds two numbers.\n\
+               add: func(x: u32, y: u32) -> u32;\n}\nworld w { export add; }\n";
+    typed.place.write("adder.wit", wit);
+    assert_eq!(described(), "Adds two numbers.");
+    typed.place.write("adder.toml", "description = 'A sum.'\ntools.add = 'Adds, as I say.'\n");
+    assert_eq!(described(), "Adds, as I say.");
+    // They are installed with the component.
+    let installed = typed.place.run(&["plugin", "install", "./adder.wasm"]);
+    assert_eq!(installed.status, 0, "{installed:?}");
+    for file in ["adder.wasm", "adder.wit", "adder.toml"] {
+        fs::remove_file(typed.place.workspace().join(file)).unwrap();
+    }
+    let listed = typed.place.run(&["tools", "adder.add"]).json();
+    assert_eq!(listed["description"], "Adds, as I say.");
+}
+
+#[test]
+fn files_beside_a_component_that_cant_be_read_are_named() {
+    let typed = Typed::new("adder.wasm", &adder());
+    let deep = format!("package a:b; interface i {{ type t = {}u8", "list<".repeat(100));
+    for (file, text, wanted) in [
+        ("adder.wit", "package".to_owned(), "the WIT beside it: "),
+        ("adder.wit", deep, "nest deeper than 64"),
+        ("adder.toml", "tools.sum = 'x'".to_owned(), "there is no tool 'sum'"),
+        ("adder.toml", "title = 'x'".to_owned(), "unknown field `title`"),
+    ] {
+        typed.place.write(file, text);
+        let checked = typed.place.run(&["plugin", "check", "adder.wasm"]);
+        assert!(checked.stdout.contains(wanted), "{wanted}: {checked:?}");
+        typed.answers("adder.add", json!({"x": 1, "y": 2}), json!({"result": 3}));
+        fs::remove_file(typed.place.workspace().join(file)).unwrap();
+    }
 }
 
 /// Python's build tools import sockets into every component.

@@ -10,15 +10,15 @@ use libfuzzer_sys::fuzz_target;
 const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = pack::manifest(bytes, "fuzz");
+    let _ = pack::manifest(bytes, "fuzz", None);
     let _ = pack::imports(bytes);
-    if let Ok(derived) = typed::derive(bytes, "fuzz") {
+    if let Ok(derived) = typed::derive(bytes, "fuzz", &typed::Beside::default()) {
         assert!(derived.manifest.check().is_ok() && derived.manifest.check_schemas().is_ok());
     }
     if let Ok(manifest) = Manifest::parse(bytes) {
         let _ = manifest.check_schemas();
         if let Ok(packed) = pack::pack(EMPTY, &manifest) {
-            assert_eq!(pack::manifest(&packed, "fuzz").ok(), Some(manifest));
+            assert_eq!(pack::manifest(&packed, "fuzz", None).ok(), Some(manifest));
         }
     }
 });

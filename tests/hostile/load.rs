@@ -160,8 +160,6 @@ fn only_code_in(cache: &Path) -> std::path::PathBuf {
 fn imports_that_are_not_served_are_refused_by_name() {
     let everything = "[grants.attack]\nfiles = 'write'\nscan = true\n";
     for import in [
-        "wasi:sockets/tcp@0.2.6",
-        "wasi:sockets/instance-network@0.2.6",
         "wasi:nn/graph@0.2.0",
         "cofferdam:host/secrets@0.1.0",
         "cofferdam:backend/linter@0.1.0",
@@ -203,26 +201,64 @@ fn imports_that_are_not_served_are_refused_by_name() {
     );
 }
 
-/// Case 16: interfaces that were requested but not granted.
+/// Case 16: interfaces that were requested but not granted end the call that uses them; the others
+/// of the plugin work.
 #[test]
 fn imports_that_are_not_granted_are_refused_by_name() {
-    for (import, settings, grant) in [
-        ("cofferdam:host/scan@0.1.0", "", "scan = true"),
-        ("cofferdam:host/scan@0.1.0", "[grants.attack]\nfiles = 'write'\n", "scan = true"),
+    let mut demanding = manifest();
+    demanding["requests"] = json!({
+        "files": "write", "scan": true, "process": ["git"], "http": ["https://a.example"],
+    });
+    let call = |component: &[u8], settings: &str| {
+        Trial::new(Packed::new(component, &demanding), settings).call("attack.go", json!({}))
+    };
+    let files = "[grants.attack]\nfiles = 'write'\n";
+    // `wasi:http/types` has a resource of `wasi:io`, which is linked for all plugins.
+    let errors = "(import \"wasi:io/error@0.2.6\" (instance $errors
+          (export \"error\" (type (sub resource)))))
+        (alias export $errors \"error\" (type $error))";
+    let error = "(export \"io-error\" (type (eq $error)))";
+    for (import, before, inside, settings, grant) in [
+        ("cofferdam:host/scan@0.1.0", "", "", "", "scan = true"),
+        ("cofferdam:host/scan@0.1.0", "", "", files, "scan = true"),
         // Scanning is reading: it requires access to files.
-        ("cofferdam:host/scan@0.1.0", "[grants.attack]\nscan = true\n", "scan = true"),
+        ("cofferdam:host/scan@0.1.0", "", "", "[grants.attack]\nscan = true\n", "scan = true"),
         (
             "cofferdam:host/scan@0.1.0",
+            "",
+            "",
             "[grants.other]\nfiles = 'write'\nscan = true\n",
             "scan = true",
         ),
-        ("wasi:http/outgoing-handler@0.2.6", "[grants.attack]\nfiles = 'write'\n", "http = ["),
+        ("cofferdam:host/process@0.1.0", "", "", "", "process = ["),
+        ("cofferdam:host/process@0.1.0", "", "", files, "process = ["),
+        ("wasi:http/types@0.2.6", errors, error, "", "http = ["),
+        ("wasi:http/types@0.2.6", errors, error, files, "http = ["),
+        ("wasi:http/outgoing-handler@0.2.6", "", "", files, "http = ["),
     ] {
-        let component =
-            Component::new(ANSWER).definitions(&format!("(import \"{import}\" (instance))"));
+        let text = format!(
+            "{before}(import \"{import}\" (instance $used {inside} (export \"f\" (func))))"
+        );
+        let unused = Component::new(ANSWER).definitions(&text);
+        assert_eq!(call(&unused.build(), settings), Outcome::Executed(json!({})), "{settings}");
+        let used = Component::new(&format!("(call $f) {ANSWER}"))
+            .definitions(&text)
+            .function("used", "f", "f", "");
         for part in [import, grant, "[grants.attack]"] {
-            assert_failed(call(&component.build(), settings), Status::Denied, "NotGranted", part);
+            assert_failed(call(&used.build(), settings), Status::Denied, "NotGranted", part);
         }
+    }
+}
+
+/// Case 16: what the manifest does not even request keeps the plugin from loading.
+#[test]
+fn imports_that_are_not_requested_are_refused_by_name() {
+    let import = "wasi:http/outgoing-handler@0.2.6";
+    let component =
+        Component::new(ANSWER).definitions(&format!("(import \"{import}\" (instance))"));
+    for part in [import, "http = [", "[grants.attack]"] {
+        let outcome = call(&component.build(), "[grants.attack]\nfiles = 'write'\n");
+        assert_failed(outcome, Status::Denied, "NotGranted", part);
     }
 }
 

@@ -6,6 +6,7 @@ use cofferdam_core::outcome::Status;
 
 use super::server::{Server, Step, answer};
 use super::{caller, granted, sent};
+use crate::support::guest;
 use crate::trial::{Trial, assert_failed};
 
 pub fn journal(trial: &Trial) -> Vec<Value> {
@@ -21,8 +22,36 @@ fn a_record_has_the_origins_and_purposes_of_requests() {
     sent(&trial, json!({"url": "https://elsewhere.example/"}));
     let records = journal(&trial);
     assert_eq!(records[0]["hosts"], json!(["https://test.example"]), "{records:?}");
-    // A refused request is not listed.
+    assert_eq!(records[0].get("refused_hosts"), None, "{records:?}");
+    // A refused request is listed as such.
     assert_eq!(records[1].get("hosts"), None, "{records:?}");
+    assert_eq!(records[1]["refused_hosts"], json!(["https://elsewhere.example"]), "{records:?}");
+}
+
+#[test]
+fn refused_origins_are_named_with_the_grant() {
+    let server = Server::new(|_| answer(200, "", b""));
+    let trial = caller(&granted(&server, ""));
+    let refused = json!({"url": "https://no.example/", "fail": true});
+    for _ in 0..2 {
+        let wanted = "no request was sent to https://no.example, which 'caller' is not granted; a \
+                      person can grant it by http = [\"https://no.example\"] under [grants.caller]";
+        let outcome = trial.call("caller.send", refused.clone());
+        assert_failed(outcome, Status::Denied, "OriginNotGranted", wanted);
+    }
+    let file = guest("caller");
+    let explained =
+        trial.place.run(&["policy", "explain", "caller", "--plugin", file.to_str().unwrap()]);
+    let origins = &explained.json()["refused_origins"];
+    assert_eq!(origins.as_array().map(Vec::len), Some(1), "{explained:?}");
+    assert_eq!(
+        (&origins[0]["origin"], &origins[0]["calls"]),
+        (&json!("https://no.example"), &json!(2))
+    );
+    assert_eq!(
+        origins[0]["why"],
+        "`cofferdam policy grant caller http=https://no.example` grants it"
+    );
 }
 
 #[test]

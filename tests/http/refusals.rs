@@ -13,12 +13,12 @@ fn hello() -> Server {
 }
 
 #[test]
-fn without_a_grant_a_call_names_the_lines_to_add() {
+fn without_a_grant_a_call_names_the_grant() {
     let trial = caller("");
     let outcome = trial.call("caller.send", json!({"url": "https://test.example/"}));
-    let lines = "a person can grant it by these lines in cofferdam.toml:\n[grants.caller]\n\
-                 http = [\"http://localhost:18080\", ";
-    assert_failed(outcome, Status::Denied, "NotGranted", lines);
+    let grant = "which needs the grant http = [\"https://HOST\", ...]; a person can grant it under \
+                 [grants.caller] in cofferdam.toml";
+    assert_failed(outcome, Status::Denied, "NotGranted", grant);
 }
 
 #[test]

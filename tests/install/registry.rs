@@ -141,6 +141,82 @@ fn a_plugin_is_published_and_installed_by_others() {
 }
 
 #[test]
+fn an_update_takes_the_newest_version_of_the_range() {
+    let place = Place::new();
+    let Some(registry) = Registry::start(&place, false) else { return };
+    let publish = |version: &str, requests: serde_json::Value| {
+        let plugin = Plugin::new("lines").version(version).requests(requests);
+        let file = place.beside("lines.wasm", &plugin);
+        let reference = registry.reference(&format!("lines:{version}"));
+        place.works(&["plugin", "push", text(&file), &reference]);
+        reference
+    };
+    let first = publish("1.0.0", json!({}));
+    let user = Place::new();
+    let wrong = user.refused(2, &["plugin", "install", &first, "--range", ">=2", "--deny"]);
+    assert_contains(&wrong, &["1.0.0 is not in >=2"]);
+    user.works(&["plugin", "install", &first, "--deny"]);
+    let locked =
+        |user: &Place, key: &str| user.lock()["plugins"]["lines"][key].as_str().unwrap().to_owned();
+    assert_eq!(locked(&user, "range"), "^1.0.0");
+    assert_eq!(user.works(&["plugin", "update"])["plugins"][0]["state"], "unchanged");
+
+    publish("1.2.0", json!({}));
+    let newest = publish("1.10.0", json!({}));
+    publish("1.11.0-rc.1", json!({}));
+    publish("2.0.0", json!({"files": "write"}));
+    let found = user.works(&["plugin", "update", "--dry-run"])["plugins"][0].clone();
+    assert_eq!((&found["state"], &found["source"]), (&json!("newer"), &json!(newest)), "{found}");
+    assert_eq!(locked(&user, "version"), "1.0.0", "a dry run changes nothing");
+    let updated = user.works(&["plugin", "update"])["plugins"][0].clone();
+    assert_eq!(updated["beyond_range"], "2.0.0", "{updated}");
+    assert_eq!(locked(&user, "version"), "1.10.0");
+    assert_eq!((locked(&user, "source"), locked(&user, "range")), (newest, "^1.0.0".to_owned()));
+    assert_eq!(user.go("lines").status, 0);
+
+    // A wider range is the user's choice, and what requests more still asks.
+    let wide = ["plugin", "install", &first, "--range", ">=1", "--deny"];
+    let user = Place::new();
+    user.works(&wide);
+    assert_contains(&user.refused(3, &["plugin", "update"]), &["files=write", "no terminal"]);
+    user.works(&["plugin", "update", "--deny"]);
+    assert_eq!(locked(&user, "version"), "2.0.0");
+    // Other plugins have no versions to choose from.
+    let file = place.beside("other.wasm", &Plugin::new("other"));
+    let refused = user.refused(2, &["plugin", "install", text(&file), "--range", "1"]);
+    assert_contains(&refused, &["a tag of a registry that is a semantic version"]);
+}
+
+#[test]
+fn a_list_of_revocations_is_published() {
+    let place = Place::new();
+    let Some(registry) = Registry::start(&place, false) else { return };
+    let Some(ada) = Author::new(&place, "ada") else { return };
+    let file = place.beside("lines.wasm", &Plugin::new("lines").version("1.0.0"));
+    ada.sign(&file);
+    let reference = registry.reference("lines:1.0.0");
+    let digest = place.works(&["plugin", "push", text(&file), &reference])["digest"].clone();
+    let user = Place::new();
+    let install = ["plugin", "install", &reference, "--key", &ada.key(), "--deny"];
+    user.works(&install);
+
+    let list = place.home_file("revoked.toml");
+    let content = format!("version = 1\n[revoked]\n{digest} = \"it loses lines\"\n");
+    fs::write(&list, content).unwrap();
+    let push = ["plugin", "push", text(&list), &registry.reference("lines:revoked")];
+    assert_contains(&place.refused(2, &push), &["it is not signed"]);
+    ada.sign(&list);
+    assert_eq!(place.works(&push)["revoked"], 1);
+    assert_contains(&user.refused(3, &["plugin", "update"]), &["it loses lines"]);
+    let other = Place::new();
+    assert_contains(&other.refused(3, &install), &["it loses lines"]);
+    assert!(other.stored().is_empty());
+    // The list is no plugin.
+    let wrong = ["plugin", "install", &registry.reference("lines:revoked"), "--deny"];
+    assert_ne!(other.run(&wrong).status, 0);
+}
+
+#[test]
 fn a_signature_goes_with_the_plugin() {
     let place = Place::new();
     let Some(registry) = Registry::start(&place, false) else { return };

@@ -196,3 +196,53 @@ fn a_lock_files_signer_is_checked_by_each_user() {
         &["it is not signed, and what was accepted is"],
     );
 }
+
+/// A publisher's signed list keeps the plugin from being installed and called.
+#[test]
+fn a_publisher_revokes_a_version() {
+    let Some((place, ada, eve, file)) = two_authors() else { return };
+    let name = file.to_str().unwrap().to_owned();
+    ada.sign(&file);
+    let install = ["plugin", "install", &name, "--key", &ada.key(), "--deny"];
+    let digest = place.works(&install)["plugins"][0]["digest"].as_str().unwrap().to_owned();
+    assert_eq!(place.go("lines").status, 0);
+
+    let list = place.home_file("revoked.toml");
+    let revoke = |author: Option<&Author>, digest: &str| {
+        let text = format!("version = 1\n[revoked]\n\"{digest}\" = \"it loses lines\"\n");
+        fs::write(&list, text).unwrap();
+        let _ = fs::remove_file(place.home_file("revoked.toml.minisig"));
+        if let Some(author) = author {
+            author.sign(&list);
+        }
+    };
+    let update = ["plugin", "update", "lines"];
+    // Only the signer of the plugin can revoke it; a list that says something else is not passed over.
+    for (author, why) in [(None, "not signed"), (Some(&eve), "another key than")] {
+        revoke(author, &digest);
+        assert_contains(&place.refused(3, &update), &["revoked.toml: ", why]);
+        assert_eq!(place.go("lines").status, 0);
+    }
+    fs::write(&list, "version = 1\nall = true\n").unwrap();
+    ada.sign(&list);
+    assert_contains(&place.refused(3, &update), &["unknown field `all`"]);
+    // A list about other versions changes nothing.
+    revoke(Some(&ada), &format!("sha256:{}", "0".repeat(64)));
+    assert_eq!(place.works(&update)["plugins"][0]["state"], "unchanged");
+
+    revoke(Some(&ada), &digest);
+    assert_contains(&place.refused(3, &update), &["revoked this version: it loses lines"]);
+    let called = place.go("lines");
+    assert_ne!(called.status, 0, "{called:?}");
+    assert_contains(
+        &called.stderr,
+        &["lines is left out", "it loses lines", "plugin update lines"],
+    );
+    // Without its list, the version stays revoked; a new one is installed.
+    fs::remove_file(&list).unwrap();
+    assert_contains(&place.refused(3, &install), &["revoked this version"]);
+    place.beside("lines.wasm", &Plugin::new("lines").version("0.2.0"));
+    ada.sign(&file);
+    assert_eq!(place.works(&update)["plugins"][0]["version"], "0.2.0");
+    assert_eq!(place.go("lines").status, 0);
+}

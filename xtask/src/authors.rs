@@ -1,9 +1,9 @@
 //! Sets up what authors of plugins have on their machines, for the tests that go from `cofferdam
 //! plugin new` to a successful call in each language.
 //!
-//! Rust, Python and JavaScript are installed already: the project's own plugins are built with
-//! them. For C, Debian's clang is installed if it is missing. The result is
-//! `target/programs/authors.toml`.
+//! Rust and Python are installed already: the project's own plugins are built with them. For C,
+//! Debian's clang is installed if it is missing, and for JavaScript the packages of the templates.
+//! The result is `target/programs/authors.toml`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,8 +14,9 @@ use serde::Serialize;
 
 use crate::apt::Apt;
 use crate::plugins;
-use crate::process::{announce, ask, native};
-use crate::project::{Project, write};
+use crate::process::{announce, ask, native, run};
+use crate::project::{Project, read_text, write};
+use crate::stamp::{Inputs, Stamp};
 use crate::toolchain::Toolchain;
 
 /// Debian's packages for C, as the README of the template names them.
@@ -57,15 +58,14 @@ pub fn provide(project: &Project) -> Result<()> {
         }
         None => Tools::missing("there is no python3 of version 3.10 or later with venv and pip"),
     };
-    let javascript = match plugins::tools_of(project, "eslint") {
-        Some(packages) => Tools { packages: Some(path(&packages)), ..Tools::default() },
-        None => Tools::missing("there is no node of version 20.19 or later with npm"),
-    };
     let tools = BTreeMap::from([
         ("rust", Tools { variables: toolchain.for_authors(), ..Tools::default() }),
         ("c", c(project, &toolchain).unwrap_or_else(|why| Tools::missing(format!("{why:#}")))),
         ("python", python),
-        ("javascript", javascript),
+        (
+            "javascript",
+            javascript(project).unwrap_or_else(|why| Tools::missing(format!("{why:#}"))),
+        ),
     ]);
     for (language, Tools { missing, .. }) in &tools {
         if let Some(why) = missing {
@@ -90,6 +90,40 @@ fn c(project: &Project, toolchain: &Toolchain) -> Result<Tools> {
     Ok(Tools { variables, ..Tools::default() })
 }
 
+/// Installs the packages of the templates, twice: a second `npm install`, with the lock file that the
+/// first one wrote, must leave everything that a build needs.
+fn javascript(project: &Project) -> Result<Tools> {
+    let version = ask(native("npm").arg("--version"))
+        .context("there is no node of version 20.19 or later with npm")?;
+    let templates = project.root.join("host/cli/templates");
+    let directory = project.memory("authors-javascript");
+    let packages = directory.join("node_modules");
+    let required = [
+        (templates.join("typescript-tool/package.json"), "package.json"),
+        (templates.join("script/.npmrc"), ".npmrc"),
+    ];
+    let stamp = Stamp::new(
+        project,
+        "authors-javascript",
+        Inputs::new()
+            .value("npm", &version)
+            .files(required.iter().map(|(from, _)| from.clone()))?,
+    );
+    if !stamp.is_fresh([&packages]) {
+        for (from, to) in &required {
+            write(&directory.join(to), read_text(from)?.replace("{{name}}", "authors"))?;
+        }
+        for _ in 0..2 {
+            let mut npm = native("npm");
+            npm.current_dir(&directory).args(["install", "--no-audit", "--no-fund"]);
+            npm.args(["--loglevel", "error"]);
+            run("installing what builds plugins in JavaScript", &mut npm)?;
+        }
+        stamp.set()?;
+    }
+    Ok(Tools { packages: Some(packages.display().to_string()), ..Tools::default() })
+}
+
 /// Whether clang can link a module for WASI.
 fn links(project: &Project) -> Result<bool> {
     let directory = project.memory("authors-c");
@@ -104,7 +138,6 @@ fn links(project: &Project) -> Result<bool> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::project::read_text;
 
     fn root() -> &'static Path {
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -117,15 +150,14 @@ mod tests {
         for line in text("host/cli/templates/python-tool/requirements.txt").lines() {
             assert!(installed.lines().any(|installed| installed == line), "{line}");
         }
-        let lock = text("plugins/backends/eslint/package-lock.json");
-        let lock: serde_json::Value = serde_json::from_str(&lock).unwrap();
-        for template in ["javascript-tool", "typescript-tool"] {
+        // The packages of TypeScript are installed, so they have to contain those of JavaScript.
+        let [javascript, typescript] = ["javascript-tool", "typescript-tool"].map(|template| {
             let package = text(&format!("host/cli/templates/{template}/package.json"));
             let package: serde_json::Value = serde_json::from_str(&package).unwrap();
-            for (name, version) in package["devDependencies"].as_object().unwrap() {
-                let locked = &lock["packages"][format!("node_modules/{name}")]["version"];
-                assert_eq!(locked, version, "{template}: {name}");
-            }
+            package["devDependencies"].clone()
+        });
+        for (name, version) in javascript.as_object().unwrap() {
+            assert_eq!(&typescript[name], version, "{name}");
         }
     }
 

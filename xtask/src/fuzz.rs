@@ -24,7 +24,7 @@ pub fn run_all(project: &Project) -> Result<()> {
         let mut fuzz = native(&program);
         fuzz.current_dir(&project.root)
             // For a run of seconds, a short build matters more than speed.
-            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
             // The targets are safe Rust: the address sanitizer would only double the time.
             .args(["fuzz", words[0], "--sanitizer", "none"])
             .args(&words[1..]);

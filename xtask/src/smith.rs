@@ -32,7 +32,7 @@ pub fn provide(project: &Project) -> Result<()> {
     let mut build = cargo();
     build
         .current_dir(&source)
-        .args(["build", "--release", "--locked", "--config", "profile.release.opt-level=1"])
+        .args(["build", "--release", "--locked", "--config", "profile.release.opt-level=0"])
         .arg("--target-dir")
         .arg(&target);
     run("building what generates components", &mut build)?;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::args::{Call, Format, Global};
 use super::output::Output;
-use super::run::{limits, print_diff};
+use super::run::{limits, print_diff, session};
 use super::setup::RoleUse;
 use super::{CliError, exit, setup};
 use cofferdam_core::envelope::{self, Answer};
@@ -37,7 +37,9 @@ pub fn make(
         limits: limits(&args.narrowed),
         scope: args.narrowed.scope.clone(),
         cancel: Some(setup::interruption(&runtime)?),
-        ..RunOptions::default()
+        hold: args.narrowed.hold,
+        session: session(&args.narrowed),
+        ..setup::run_options()
     };
     let ended = runtime.block_on(host.call(&args.tool, &text, &options));
     let role = options.role.as_deref();

@@ -11,7 +11,7 @@ use cofferdam_engine::host::OpenError;
 use cofferdam_plugin::distribution::FetchError;
 use cofferdam_plugin::registry::RegistryError;
 use cofferdam_plugin::store::StoreError;
-use cofferdam_workspace::HistoryError;
+use cofferdam_workspace::{CommitError, HistoryError, ReviewError};
 
 /// The kind of an error, which decides the exit status.
 #[derive(Debug, Clone, Copy)]
@@ -111,6 +111,18 @@ impl fmt::Display for CliError {
     }
 }
 
+impl From<ReviewError> for CliError {
+    fn from(error: ReviewError) -> Self {
+        match error {
+            ReviewError::Stale { .. }
+            | ReviewError::Collides(_)
+            | ReviewError::Commit(CommitError::Conflict(_)) => Self::call(error),
+            ReviewError::Commit(_) | ReviewError::Io(_) => Self::host(error),
+            _ => Self::usage(error),
+        }
+    }
+}
+
 impl From<Refusal> for CliError {
     fn from(refusal: Refusal) -> Self {
         Self::usage(refusal)
@@ -159,6 +171,8 @@ impl From<InstallError> for CliError {
             | InstallError::NoSignature { .. }
             | InstallError::Signature { .. }
             | InstallError::TrustChange { .. }
+            | InstallError::Revoked { .. }
+            | InstallError::Revocations { .. }
             | InstallError::Fetch(FetchError::Digest { .. } | FetchError::Private(..))
             | InstallError::Store(StoreError::NotAccepted { .. } | StoreError::Gone { .. }) => {
                 ErrorKind::Denied

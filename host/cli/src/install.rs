@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use semver::VersionReq;
 use serde::Serialize;
 
 use crate::config::ConfigError;
@@ -16,9 +17,11 @@ use cofferdam_plugin::distribution::{Distribution, FetchError, Fetched};
 use cofferdam_plugin::lock::{self, Candidate, Lock, LockError, Locked};
 use cofferdam_plugin::manifest::{Manifest, Tool};
 use cofferdam_plugin::pack::{self, PackError};
+use cofferdam_plugin::revocation::List;
 use cofferdam_plugin::signature::{SignatureError, Signer};
 use cofferdam_plugin::source::{Source, SourceOrigin};
 use cofferdam_plugin::store::{Resolved, Store, StoreError};
+use cofferdam_plugin::typed::Beside;
 use cofferdam_workspace::Workspace;
 
 /// Why a plugin is not installed.
@@ -98,6 +101,20 @@ pub enum InstallError {
         /// Whether the key was pinned by an earlier installation, and not named by the user.
         pinned: bool,
     },
+    /// The publisher has revoked the file.
+    #[error("{from}: its publisher has revoked this version: {reason}")]
+    Revoked {
+        /// The plugin's source.
+        from: String,
+        reason: String,
+    },
+    /// The publisher's list of revocations is malformed, or not signed by the plugin's signer.
+    #[error("{from}: {why}; nothing is installed without what it says")]
+    Revocations {
+        /// The source of the list.
+        from: String,
+        why: String,
+    },
     /// The plugin is not the one that the user accepted under this name.
     #[error("'{name}' is refused: {change}; a person who wants it nevertheless says {}", change.option())]
     TrustChange {
@@ -122,6 +139,9 @@ pub struct Wish {
     pub accept_signer: bool,
     /// Whether another source than before is accepted.
     pub accept_source: bool,
+    /// The versions that later updates take; `None`: those of the lock file, or those that are
+    /// compatible.
+    pub range: Option<VersionReq>,
 }
 
 /// A plugin that can be installed, and what the user has to decide before.
@@ -298,7 +318,46 @@ impl Installer<'_> {
         wish: &Wish,
     ) -> Result<Plan, InstallError> {
         let fetched = self.distribution.fetch(source, origin, self.workspace.path()).await?;
-        self.plan(source.clone(), fetched, wish, None)
+        let plan = self.plan(source.clone(), fetched, wish, None)?;
+        self.check_revocations(&plan.candidate, origin).await?;
+        Ok(plan)
+    }
+
+    /// Fetches the publisher's list of revocations, adds it to the store, and checks a candidate.
+    /// Only signed plugins have such a list: nothing else says who may revoke.
+    async fn check_revocations(
+        &self,
+        candidate: &Candidate,
+        origin: SourceOrigin,
+    ) -> Result<(), InstallError> {
+        let Some(signer) = &candidate.signer else { return Ok(()) };
+        let source = candidate.source.revocations();
+        match self.distribution.fetch(&source, origin, self.workspace.path()).await {
+            Ok(Fetched { bytes, signature }) => {
+                let refused = |why: &dyn std::fmt::Display| InstallError::Revocations {
+                    from: source.to_string(),
+                    why: why.to_string(),
+                };
+                let signature =
+                    signature.ok_or_else(|| refused(&"the list of revocations is not signed"))?;
+                signer.check(&bytes, &signature).map_err(|error| refused(&error))?;
+                let list = List::parse(&bytes).map_err(|error| refused(&error))?;
+                let _lock = self.store.lock()?;
+                let mut all = self.store.revocations()?;
+                if all.add(signer, &list) {
+                    self.store.set_revocations(&all)?;
+                }
+            }
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(error.into()),
+        }
+        match self.store.revocations()?.reason(Some(signer), &candidate.digest) {
+            Some(reason) => Err(InstallError::Revoked {
+                from: candidate.source.to_string(),
+                reason: reason.to_owned(),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Like [`consider`](Self::consider), for a plugin of the lock file: exactly the file that the
@@ -327,7 +386,9 @@ impl Installer<'_> {
         let origin = accepted.source_origin(name, locked);
         let workspace = self.workspace.path();
         let fetched = self.distribution.fetch(&locked.source, origin, workspace).await?;
-        self.plan(locked.source.clone(), fetched, wish, Some((name, locked))).map(Some)
+        let plan = self.plan(locked.source.clone(), fetched, wish, Some((name, locked)))?;
+        self.check_revocations(&plan.candidate, origin).await?;
+        Ok(Some(plan))
     }
 
     fn plan(
@@ -341,6 +402,8 @@ impl Installer<'_> {
         check_digest(&from, &fetched.bytes, wish, locked.map(|(_, locked)| locked.digest))?;
         let mut candidate = Candidate::read(source, self.workspace.path(), fetched.bytes)
             .map_err(|source| InstallError::Pack { from: from.clone(), source: source.into() })?;
+        let range = wish.range.clone().or_else(|| locked?.1.range.clone());
+        candidate.range = range.or(candidate.range);
         self.check_name(&candidate.manifest.name, &from, locked.map(|(name, _)| name))?;
         let accepted = self.store.acceptances()?;
         let known = accepted.plugins.get(&candidate.manifest.name);
@@ -389,7 +452,7 @@ impl Installer<'_> {
         let Some(old) = lock.plugins.get(&candidate.manifest.name) else { return Ok(None) };
         let called = &candidate.manifest.name;
         let manifest =
-            self.store.get(&old.digest).and_then(|bytes| pack::manifest(&bytes, called).ok());
+            self.store.get(&old.digest).and_then(|bytes| pack::manifest(&bytes, called, None).ok());
         Ok(manifest.map(|manifest| Changes::between(&manifest, old, candidate)))
     }
 
@@ -418,6 +481,9 @@ impl Installer<'_> {
             grants::set_grant(settings, name, &granted, owner)?;
         }
         self.store.put(&candidate.digest, &candidate.bytes)?;
+        if let Some(file) = candidate.origin.path() {
+            self.store.put_beside(&candidate.digest, &Beside::read(file))?;
+        }
         let mut accepted = self.store.acceptances()?;
         accepted.accept(candidate, *is_known);
         self.store.set_acceptances(&accepted)?;

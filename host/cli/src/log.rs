@@ -12,7 +12,7 @@ use super::output::Output;
 use super::{CliError, exit, setup};
 use cofferdam_core::outcome::Status;
 use cofferdam_engine::journal::{
-    CommitRecord, Entry, Event, HealthRecord, Journal, Record, Verdict,
+    CommitRecord, DecisionRecord, Entry, Event, HealthRecord, Journal, Record, Verdict,
 };
 use cofferdam_workspace::{History, Workspace};
 
@@ -198,7 +198,45 @@ fn line(entry: &Entry) -> String {
 fn event_line(event: &Event) -> String {
     let time = event.timestamp.strftime("%Y-%m-%d %H:%M:%S");
     let tool = event.tool.as_ref().map(|tool| format!("  {tool}")).unwrap_or_default();
-    format!("{time}  event     {}  {}{tool}\n", event.event, event.reason)
+    let decision = event.decision.as_deref().map(decided).unwrap_or_default();
+    format!("{time}  event     {}  {}{tool}{decision}\n", event.event, event.reason)
+}
+
+/// What a user has decided, and about what.
+fn decided(decision: &DecisionRecord) -> String {
+    let mut text = format!("  by {}", decision.approver);
+    let hunks = decision.hunks.map(|hunks| hunks.to_string());
+    for (what, value) in [
+        ("session", &decision.session),
+        ("proposal", &decision.proposal),
+        ("hunks", &hunks),
+        ("commit", &decision.commit),
+        ("comment", &decision.comment),
+    ] {
+        if let Some(value) = value {
+            let _ = write!(text, "  {what} {}", value.replace('\n', " "));
+        }
+    }
+    text
+}
+
+/// Who made a call.
+fn caller(record: &Record) -> String {
+    let session = record.session.as_ref().filter(|_| record.client.as_deref() != Some("cli"));
+    let mut text = String::new();
+    for (what, who) in [
+        ("client", &record.client),
+        ("session", &session.cloned()),
+        ("role", &record.role),
+        ("agent", &record.agent),
+        ("approved by", &record.approver),
+        ("held in", &record.proposal),
+    ] {
+        if let Some(who) = who {
+            let _ = write!(text, "  {what} {}", who.replace('\n', " "));
+        }
+    }
+    text
 }
 
 fn health_line(health: &HealthRecord) -> String {
@@ -210,13 +248,14 @@ fn health_line(health: &HealthRecord) -> String {
 
 fn call_line(record: &Record) -> String {
     format!(
-        "{}  {:8}  {:9.3} ms  {}{}{}{}{}\n",
+        "{}  {:8}  {:9.3} ms  {}{}{}{}{}{}\n",
         record.timestamp.strftime("%Y-%m-%d %H:%M:%S"),
         record.outcome().as_str(),
         record.latency_ms,
         record.tool,
         record.code.as_ref().map(|code| format!("  {code}")).unwrap_or_default(),
         if record.dry_run { "  (dry run)" } else { "" },
+        caller(record),
         printed(record),
         executed(&record.executed)
     )
@@ -239,6 +278,9 @@ fn commit_line(record: &CommitRecord) -> String {
     let mut line = format!("{time}  commit    {}", record.commit);
     if let Some(undone) = &record.undoes {
         let _ = write!(line, "  undoes {undone}");
+    }
+    if let (Some(proposal), Some(approver)) = (&record.proposal, &record.approver) {
+        let _ = write!(line, "  of the proposal {proposal}, accepted by {approver}");
     }
     if record.recovered {
         line.push_str("  recovered");

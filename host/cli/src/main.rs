@@ -28,6 +28,7 @@ mod plugin;
 mod policy;
 mod renew;
 mod report;
+mod review;
 mod role;
 mod root;
 mod run;
@@ -109,6 +110,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Stats(args) => stats::execute(global, args, output),
         Command::Health(_) => health::execute(global, output),
         Command::Report(args) => report::execute(global, &args.command, output),
+        Command::Review(args) => review::execute(global, args, output),
         Command::Undo(args) => undo::execute(global, args, output),
         Command::Cache(args) => cache::execute(&args.command, output),
         Command::Doctor(_) => doctor::execute(global, output),

@@ -7,6 +7,7 @@ use super::{CliError, exit, setup};
 use cofferdam_core::envelope::{Answer, Mode};
 use cofferdam_core::outcome::{Failure, Outcome};
 use cofferdam_core::policy::LimitSettings;
+use cofferdam_engine::call::Session;
 use cofferdam_engine::host::{self, Host, RunOptions};
 
 pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliError> {
@@ -19,10 +20,12 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
         fail_fast: args.fail_fast,
         atomic: args.atomic,
         dry_run: args.dry_run,
+        hold: args.narrowed.hold,
+        session: session(&args.narrowed),
         limits: limits(&args.narrowed),
         scope: args.narrowed.scope.clone(),
         cancel: Some(setup::interruption(&runtime)?),
-        ..RunOptions::default()
+        ..setup::run_options()
     };
     let run = runtime.block_on(host.run(&text, mode(args.strict), &options));
     let ended = run.map_err(CliError::from).and_then(|run| show(&host, &run, output));
@@ -59,6 +62,14 @@ pub fn print_diff(diff: &[u8], answers: &[Answer], output: &Output) -> Result<()
         }
     }
     output.raw(diff)
+}
+
+/// The session from the options.
+pub fn session(args: &Narrowed) -> Session {
+    match &args.session {
+        Some(name) => Session::default().named(name.clone()),
+        None => Session::default(),
+    }
 }
 
 /// The limits from the options.

@@ -23,9 +23,9 @@ use crate::config;
 use crate::install;
 use cofferdam_core::contract::Contract;
 use cofferdam_core::definition::{CheckedDefinition, DefinitionError};
-use cofferdam_core::policy::{Role, Settings};
+use cofferdam_core::policy::{AGENT_VARIABLE, Role, Settings, is_agent_name};
 use cofferdam_engine::call::Observer;
-use cofferdam_engine::host::{Config, Helper, Host};
+use cofferdam_engine::host::{Config, Helper, Host, RunOptions};
 use cofferdam_engine::telemetry;
 use cofferdam_plugin::distribution::Distribution;
 use cofferdam_plugin::http::Proxies;
@@ -259,6 +259,12 @@ pub fn config_under(
     Ok((config_with(global, workers, Some(role))?, Some(name)))
 }
 
+/// The options of calls by this command, for the record: the client, and the agent that runs it.
+pub fn run_options() -> RunOptions {
+    let agent = env::var(AGENT_VARIABLE).ok().filter(|name| is_agent_name(name));
+    RunOptions { client_name: Some("cli".to_owned()), agent, ..RunOptions::default() }
+}
+
 /// The installed plugins that the workspace's lock file names.
 fn pinned(workspace: &Path) -> Result<Vec<Pinned>, CliError> {
     let workspace = open_workspace(workspace)?;
@@ -269,6 +275,12 @@ fn pinned(workspace: &Path) -> Result<Vec<Pinned>, CliError> {
             "{} names plugins that you have not installed, so they are left out: {}; look at it and run `cofferdam plugin install`",
             lock::FILE,
             resolved.missing.join(", ")
+        );
+    }
+    for (name, reason) in &resolved.revoked {
+        tracing::warn!(
+            "{name} is left out: its publisher has revoked this version ({reason}); \
+             `cofferdam plugin update {name}` looks for another one"
         );
     }
     Ok(resolved.pinned)

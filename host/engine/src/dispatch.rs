@@ -48,6 +48,7 @@ pub struct GrantedCall {
     /// The name of the argument whose path the role requires to be absolute.
     pub(crate) path_argument: Option<String>,
     ask: bool,
+    hold: bool,
 }
 
 impl GrantedCall {
@@ -75,6 +76,17 @@ impl GrantedCall {
     /// Whether the user has to approve it before it runs.
     pub fn needs_approval(&self) -> bool {
         self.ask
+    }
+
+    /// Whether its changes are held until a user accepts them.
+    pub fn is_held(&self) -> bool {
+        self.hold
+    }
+
+    /// Whether it does what is neither a change of files nor can see held changes: by agents, by a
+    /// commit to git, by programs that are left running, or by an undo.
+    pub fn needs_the_disk(&self) -> bool {
+        self.asks_agents() || self.commits_to_git() || self.leaves_programs() || self.may_undo()
     }
 
     /// Whether it may undo a commit.
@@ -298,7 +310,7 @@ pub fn grant(
     valid: ValidCall,
     bounds: &Bounds<'_>,
 ) -> Result<GrantedCall, Denial> {
-    let Grant { capabilities, scope, limits, path_argument, ask } =
+    let Grant { capabilities, scope, limits, path_argument, ask, hold } =
         policy.decide(&valid.tool.subject(), bounds.role)?;
     let scope = scope
         .narrowed(bounds.scope)
@@ -306,7 +318,7 @@ pub fn grant(
     let grant = grants.of(&valid.tool.plugin);
     let permissions = Permissions { grant, capabilities, sight: scope.clone(), scope };
     let limits = limits.lowered(bounds.limits);
-    Ok(GrantedCall { valid, permissions, limits, path_argument, ask })
+    Ok(GrantedCall { valid, permissions, limits, path_argument, ask, hold })
 }
 
 /// Checks the response of a tool against its output schema.
@@ -365,7 +377,7 @@ pub(crate) fn load_failure(error: &LoadError) -> Failure {
 pub(crate) fn stop_failure(stop: &Stop, limits: &Limits) -> Failure {
     match stop {
         Stop::Limit(code) => Failure::new(*code, limits.exceeded(*code)),
-        Stop::Storage(code, message) => Failure::new(*code, message),
+        Stop::Ended(code, message) => Failure::new(*code, message),
         Stop::Trap(_) => Failure::new(TrapCode::PluginCrashed, stop.to_string()),
         Stop::Cancelled => cancelled(),
         Stop::Descriptors => Failure::new(FailedCode::DescriptorShortage, stop.to_string()),
@@ -401,7 +413,9 @@ pub fn not_committed(error: &CommitError) -> Failure {
         }
         CommitError::Protected { .. } => Failure::new(DenialCode::PermissionError, unchanged()),
         CommitError::Io { .. } => Failure::new(FailedCode::CommitFailed, unchanged()),
-        CommitError::TooLarge { .. } => Failure::new(LimitCode::CommitLimit, unchanged()),
+        CommitError::TooLarge { .. } | CommitError::TooMuchHeld(_) => {
+            Failure::new(LimitCode::CommitLimit, unchanged())
+        }
         CommitError::Unfinished { .. } => {
             Failure::new(FailedCode::CommitUnfinished, error.to_string())
         }
@@ -435,6 +449,31 @@ pub fn background_not_in_transaction() -> Failure {
     let message = "a program that is left running sees only files that are on the disk, and its start \
                    can't be taken back, so it is not made in an atomic or a dry run; make the call by \
                    itself";
+    Failure::new(DenialCode::NotInTransaction, message)
+}
+
+/// The failure of a call that needs the files on the disk, while changes of its session are held.
+pub fn not_held(something_is_held: bool) -> Failure {
+    let why = "agents, commits to git, programs that are left running and an undo work only on files \
+               that are on the disk";
+    let message = match something_is_held {
+        true => format!(
+            "changes of this session are held until a user accepts them (`cofferdam review`), and \
+             {why}; make the call when the user has decided"
+        ),
+        false => format!(
+            "this call's changes would have to be held until a user accepts them (`hold` in the \
+             settings or `--hold`), and {why}; it can only be made where nothing is to be held"
+        ),
+    };
+    Failure::new(DenialCode::NotInTransaction, message)
+}
+
+/// The failure of a round of the pipeline whose changes would have to be held.
+pub fn held_in_pipeline() -> Failure {
+    let message = "nothing was changed: the settings hold changes of this round until a user accepts \
+                   them (`hold`), and a round of the pipeline is committed at its end or not at all; \
+                   take its tools and its role out of `hold`";
     Failure::new(DenialCode::NotInTransaction, message)
 }
 

@@ -65,11 +65,11 @@ use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::registry::{Plugin, Registry};
-use cofferdam_workspace::Workspace;
+use cofferdam_workspace::{ListedProposal, ReviewError, Reviews, Workspace};
 
 pub use crate::call::SecretFlow;
 pub use approval::outdated;
-pub use approver::{Approver, Proposal};
+pub use approver::{Approval, Approver, Proposal};
 pub use config::{Config, OpenError};
 pub use context::RunOptions;
 pub use pipeline::{Inputs, PipelineOptions, Source};
@@ -297,6 +297,14 @@ impl Host {
     /// for at most `timeout`.
     pub fn end_programs(&self, timeout: Duration) {
         self.shared.background.end(timeout);
+    }
+
+    /// The proposals that wait for a user.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn proposals(&self) -> Result<Vec<ListedProposal>, ReviewError> {
+        Reviews::new(Arc::clone(&self.services.workspace)).list()
     }
 
     /// The directory that calls work on.

@@ -14,17 +14,28 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::connection::Connection;
 use super::slot::{MAX_QUESTIONS, Slot};
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
-use cofferdam_engine::host::{Approver, Proposal, outdated};
+use cofferdam_engine::host::{Approval, Approver, Proposal, outdated};
 use cofferdam_text::escape_control;
 use cofferdam_workspace::Fingerprint;
 
 /// The key of the question in a result that requires input.
 const QUESTION: &str = "approval";
+
+/// The fields of a question's form, and the values of the answer.
+const ANSWER: &str = "answer";
+const REASON: &str = "reason";
+const ONCE: &str = "once";
+const FOR_SESSION: &str = "session";
+const NO: &str = "no";
+
+/// How much of a reason is passed on, in bytes.
+const MAX_REASON_BYTES: usize = 2000;
 
 /// How long to wait for the user's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
@@ -99,6 +110,8 @@ pub(super) struct ClientApprover {
     /// The role that the call is made under.
     role: Option<String>,
     channel: Channel,
+    /// Whether the client has a session, for which all calls of a tool can be approved.
+    has_session: bool,
     /// The question that was answered, once it was looked for.
     question: Mutex<Option<Question>>,
     /// What the client gets instead of a result, if it is asked or its answer is invalid.
@@ -143,10 +156,11 @@ impl ClientApprover {
             _ if !can => Channel::None,
             _ => Channel::Request(context.peer.clone()),
         };
+        let has_session = context.extensions.get::<Connection>().is_some();
         let connection = Connection::of(&context.extensions);
         let role = role.map(str::to_owned);
         let (question, reply) = (Mutex::default(), Mutex::default());
-        Self { pending, slot, connection, role, channel, question, reply }
+        Self { pending, slot, connection, role, channel, has_session, question, reply }
     }
 
     /// The permit of the call.
@@ -163,12 +177,11 @@ impl ClientApprover {
         *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
     }
 
-    async fn ask(&self, proposal: &Proposal) -> Result<Option<Fingerprint>, Failure> {
+    async fn ask(&self, proposal: &Proposal) -> Result<Approval, Failure> {
         let params = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message: message(proposal),
-            // Only yes or no is asked for, and every form has that.
-            requested_schema: ElicitationSchema::new(Default::default()),
+            requested_schema: form(proposal.for_session && self.has_session),
         };
         match &self.channel {
             Channel::None => Err(Failure::new(DenialCode::ApprovalNeeded, CANNOT_ASK)),
@@ -184,8 +197,8 @@ impl ClientApprover {
                 Err(Failure::new(DenialCode::ApprovalNeeded, CANNOT_ASK))
             }
             Channel::Request(peer) => {
-                decided(&self.elicit(peer, params).await?)?;
-                Ok(proposal.tree)
+                let for_session = decided(&self.elicit(peer, params).await?)?;
+                Ok(Approval { tree: proposal.tree, for_session })
             }
             Channel::Answered(handle, answer) => self.answered(handle, answer, proposal, params),
             Channel::Result => Err(self.ask_by_result(proposal, params, Vec::new())),
@@ -242,7 +255,7 @@ impl ClientApprover {
         answer: &ElicitResult,
         proposal: &Proposal,
         params: ElicitRequestParams,
-    ) -> Result<Option<Fingerprint>, Failure> {
+    ) -> Result<Approval, Failure> {
         let digest = proposal.digest();
         let mut question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
         if question.is_none() {
@@ -258,13 +271,13 @@ impl ClientApprover {
         let approved =
             |digest: &str| question.earlier.iter().find(|answered| answered.digest == digest);
         if let Some(Answered { tree, .. }) = approved(&digest) {
-            return Ok(*tree);
+            return Ok(Approval { tree: *tree, for_session: false });
         }
         if question.digest == digest {
-            decided(answer)?;
+            let for_session = decided(answer)?;
             let tree = question.tree;
             question.earlier.push(Answered { digest, tree });
-            return Ok(tree);
+            return Ok(Approval { tree, for_session });
         }
         match approved(&question.digest) {
             Some(_) => Err(self.ask_by_result(proposal, params, question.earlier.clone())),
@@ -274,10 +287,7 @@ impl ClientApprover {
 }
 
 impl Approver for ClientApprover {
-    fn approve<'a>(
-        &'a self,
-        proposal: &'a Proposal,
-    ) -> BoxFuture<'a, Result<Option<Fingerprint>, Failure>> {
+    fn approve<'a>(&'a self, proposal: &'a Proposal) -> BoxFuture<'a, Result<Approval, Failure>> {
         self.ask(proposal).boxed()
     }
 
@@ -292,10 +302,52 @@ fn takes_forms(client: &ClientCapabilities) -> bool {
     client.elicitation.as_ref().is_some_and(|can| can.form.is_some() || can.url.is_none())
 }
 
-fn decided(answer: &ElicitResult) -> Result<(), Failure> {
+/// The form of a question. Nothing in it is required: a client that shows only yes and no has that.
+fn form(for_session: bool) -> ElicitationSchema {
+    let mut choices = vec![(ONCE, "Yes, this call"), (NO, "No")];
+    if for_session {
+        choices.insert(1, (FOR_SESSION, "Yes, and later calls of this tool in this session"));
+    }
+    let choices: Vec<Value> =
+        choices.iter().map(|(value, title)| json!({"const": value, "title": title})).collect();
+    let form = json!({
+        "type": "object",
+        "properties": {
+            ANSWER: {"type": "string", "title": "Answer", "oneOf": choices, "default": ONCE},
+            REASON: {"type": "string", "title": "Reason for the agent", "maxLength": MAX_REASON_BYTES},
+        },
+    });
+    serde_json::from_value(form).unwrap_or_else(|_| ElicitationSchema::new(Default::default()))
+}
+
+/// Whether the user approves all calls of the tool in the session.
+///
+/// # Errors
+/// `Declined` with the user's reason.
+fn decided(answer: &ElicitResult) -> Result<bool, Failure> {
+    let text = |name: &str| answer.content.as_ref()?.get(name)?.as_str();
+    let no = || {
+        let reason = text(REASON).map(str::trim).filter(|reason| !reason.is_empty());
+        let message = match reason {
+            Some(reason) => {
+                let end = reason.floor_char_boundary(MAX_REASON_BYTES);
+                format!("the person said no: {}", escape_control(&reason[..end]))
+            }
+            None => "the person said no".to_owned(),
+        };
+        Err(Failure::new(DenialCode::Declined, message))
+    };
     match answer.action {
-        ElicitationAction::Accept => Ok(()),
-        ElicitationAction::Decline => Err(Failure::new(DenialCode::Declined, "the person said no")),
+        ElicitationAction::Accept => {
+            match answer.content.as_ref().and_then(|content| content.get(ANSWER)) {
+                None => Ok(false),
+                Some(answer) if answer == ONCE => Ok(false),
+                Some(answer) if answer == FOR_SESSION => Ok(true),
+                // What is not known to be a yes is none.
+                Some(_) => no(),
+            }
+        }
+        ElicitationAction::Decline => no(),
         _ => Err(Failure::new(DenialCode::Declined, "the person did not answer")),
     }
 }
@@ -303,7 +355,7 @@ fn decided(answer: &ElicitResult) -> Result<(), Failure> {
 /// Returns the text for the user: the tool, and what it would change or its arguments. Characters that
 /// hide text are escaped.
 fn message(proposal: &Proposal) -> String {
-    let Proposal { tool, args, diff, change: _, tree: _, flow } = proposal;
+    let Proposal { tool, args, diff, change: _, tree: _, flow, for_session: _ } = proposal;
     let question = match flow {
         Some(flow) => format!("May {tool} go on? Note that {flow}."),
         None => format!("May {tool} be called?"),
@@ -324,8 +376,6 @@ fn message(proposal: &Proposal) -> String {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use serde_json::json;
-
     use super::*;
     use cofferdam_engine::call::{SecretFlow, SecretRead};
 
@@ -337,6 +387,7 @@ mod tests {
             change: None,
             tree: None,
             flow: None,
+            for_session: false,
         }
     }
 
@@ -385,6 +436,43 @@ mod tests {
             let capabilities: ClientCapabilities = serde_json::from_value(client.clone()).unwrap();
             assert_eq!(takes_forms(&capabilities), can, "{client}");
         }
+    }
+
+    #[test]
+    fn the_answer_of_a_form_counts() {
+        let decide = |answer: Value| {
+            decided(&serde_json::from_value(answer).unwrap()).map_err(|failure| failure.message)
+        };
+        for (answer, wanted) in [
+            (json!({"action": "accept"}), Ok(false)),
+            (json!({"action": "accept", "content": {}}), Ok(false)),
+            (json!({"action": "accept", "content": {"answer": "once"}}), Ok(false)),
+            (json!({"action": "accept", "content": {"answer": "session"}}), Ok(true)),
+            (json!({"action": "accept", "content": {"answer": 5}}), Err("the person said no")),
+            (json!({"action": "accept", "content": {"answer": "No"}}), Err("the person said no")),
+            (json!({"action": "accept", "content": {"answer": null}}), Err("the person said no")),
+            (json!({"action": "accept", "content": {"answer": "no"}}), Err("the person said no")),
+            (
+                json!({"action": "accept", "content": {"answer": "no", "reason": " use b\u{1b} "}}),
+                Err("the person said no: use b\\u{1b}"),
+            ),
+            (
+                json!({"action": "decline", "content": {"reason": "not now"}}),
+                Err("the person said no: not now"),
+            ),
+            (json!({"action": "decline"}), Err("the person said no")),
+            (json!({"action": "cancel"}), Err("the person did not answer")),
+        ] {
+            assert_eq!(decide(answer.clone()), wanted.map_err(str::to_owned), "{answer}");
+        }
+        let values = |for_session| {
+            let form = serde_json::to_value(form(for_session)).unwrap();
+            assert!(form["required"].as_array().is_none_or(Vec::is_empty), "{form}");
+            let choices = form["properties"][ANSWER]["oneOf"].as_array().unwrap();
+            choices.iter().map(|choice| choice["const"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(values(false), ["once", "no"]);
+        assert_eq!(values(true), ["once", "session", "no"]);
     }
 
     #[test]

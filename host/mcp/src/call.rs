@@ -29,7 +29,7 @@ use cofferdam_engine::dispatch::{Refusal, RefusalCode};
 use cofferdam_engine::host::{Approver, Effects, RunOptions};
 use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::{McpRequest, Origin, Parent};
-use cofferdam_text::shorten;
+use cofferdam_text::{escape_control, shorten};
 
 /// The maximum number of progress reports that wait for a slow client. Further ones are dropped.
 const MAX_WAITING_REPORTS: usize = 64;
@@ -98,6 +98,9 @@ impl Server {
             origin: offer.host.telemetry().map(|_| origin(context)).unwrap_or_default(),
             client: connection::client(&context.extensions),
             session: self.session(&context.extensions),
+            client_name: client_name(context),
+            agent: self.shared.agent.clone(),
+            hold: self.shared.hold,
             images: true,
             ..RunOptions::default()
         };
@@ -213,6 +216,16 @@ async fn make(
         }
     };
     blocking(move || runtime.block_on(call)).await
+}
+
+/// The longest name and version of a client in the record, in bytes.
+const MAX_CLIENT_BYTES: usize = 100;
+
+/// Returns the name and the version of a client, as it names itself, on one line.
+pub(super) fn client_name(context: &RequestContext<RoleServer>) -> Option<String> {
+    let client = context.client_info()?;
+    let name = shorten(&format!("{} {}", client.name, client.version), MAX_CLIENT_BYTES);
+    Some(escape_control(&name).replace('\n', " "))
 }
 
 /// Returns the request of a call and its parent span: that of the message, or else that of the HTTP

@@ -117,6 +117,10 @@ pub struct Options {
     pub other_roles: bool,
     /// Whether the list of tools has the schemas of their answers.
     pub output_schemas: bool,
+    /// The agent that starts the server, by its name in the settings, for the record.
+    pub agent: Option<String>,
+    /// Whether the changes of all calls are held until a user accepts them.
+    pub hold: bool,
 }
 
 /// What the servers of all roles share.
@@ -129,6 +133,8 @@ struct Shared {
     results: Results,
     listings: Listings<Resource>,
     pending: Arc<Pending>,
+    agent: Option<String>,
+    hold: bool,
     /// What clients without a session have read of secrets: they can't be told apart.
     reads: SecretReads,
     /// Cancelled to end every call.
@@ -141,7 +147,7 @@ impl Server {
     /// # Errors
     /// An unknown role.
     pub fn new(host: Host, options: Options, stopping: CancellationToken) -> Result<Self, Refusal> {
-        let Options { role, other_roles, output_schemas } = options;
+        let Options { role, other_roles, output_schemas, agent, hold } = options;
         let workers = host.workers();
         let offer = Offer::new(host, output_schemas);
         offer.tools(role.as_deref())?;
@@ -153,6 +159,8 @@ impl Server {
             results: Results::default(),
             listings: Listings::default(),
             pending: Arc::default(),
+            agent,
+            hold,
             reads: SecretReads::default(),
             stopping,
         };

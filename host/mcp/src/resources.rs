@@ -4,6 +4,7 @@
 //! Files are read by the tools `files.glob` and `files.read_file`, as an agent would: what the role
 //! does not include, or its scope does not hold, is not found.
 
+use std::io;
 use std::path::Path;
 
 use rmcp::ErrorData;
@@ -16,12 +17,45 @@ use super::results;
 use cofferdam_core::outcome::{ErrorCode, Failure, Outcome};
 use cofferdam_core::policy::Role;
 use cofferdam_engine::call::Session;
-use cofferdam_engine::host::RunOptions;
+use cofferdam_engine::host::{Host, RunOptions};
+use cofferdam_engine::journal::Entry;
 use cofferdam_engine::runtime::blocking;
 use cofferdam_workspace::fair_queue::Client;
 
 /// The address of the journal.
 const JOURNAL: &str = "cofferdam://journal";
+
+/// The address of what is held of a session, and of what users have decided about it.
+const REVIEW: &str = "cofferdam://review";
+
+/// The number of decisions that are returned.
+const MAX_DECISIONS: usize = 50;
+
+/// Returns the proposal of a session, and the latest decisions about its calls and proposals.
+fn review(host: &Host, session: &Session) -> io::Result<String> {
+    let name = session.name();
+    let proposals = host.proposals().map_err(io::Error::other)?;
+    let own = proposals.into_iter().filter(|proposal| proposal.author.session == *name);
+    let held = own.map(|proposal| {
+        let paths = proposal.paths.iter();
+        let paths = paths.map(|(path, change)| json!({"path": path, "change": change}));
+        json!({
+            "proposal": proposal.id,
+            "revision": proposal.revision,
+            "paths": paths.collect::<Vec<_>>(),
+        })
+    });
+    let held: Vec<Value> = held.collect();
+    let is_own = |entry: &Entry| match entry {
+        Entry::Event(event) => {
+            let decision = event.decision.as_ref();
+            decision.is_some_and(|decision| decision.session.as_deref() == Some(&**name))
+        }
+        _ => false,
+    };
+    let (decisions, _) = host.journal().latest(MAX_DECISIONS, is_own)?;
+    Ok(json!({ "held": held, "decisions": decisions }).to_string())
+}
 
 /// The number of journal entries that are returned.
 const MAX_ENTRIES: usize = 200;
@@ -35,6 +69,15 @@ impl Server {
                 Resource::new(JOURNAL, "Journal")
                     .with_description("How the latest calls here ended, as JSON lines.")
                     .with_mime_type("application/jsonl"),
+            );
+        }
+        let offer = self.offer();
+        let workspace = offer.host.workspace();
+        if workspace.may_have_proposals() || workspace.may_have_notices() {
+            resources.push(
+                Resource::new(REVIEW, "Review")
+                    .with_description("What is held of this session, and what users have decided.")
+                    .with_mime_type("application/json"),
             );
         }
         let names = [("pattern", "**/*".into())];
@@ -89,6 +132,11 @@ impl Server {
             let lines = entries.iter().filter_map(|entry| serde_json::to_string(entry).ok());
             return text(lines.map(|line| line + "\n").collect(), "application/jsonl");
         }
+        if uri == REVIEW {
+            let (offer, session) = (self.offer(), session.clone());
+            let held = blocking(move || review(&offer.host, &session)).await;
+            return text(held.map_err(|error| unknown(error.to_string()))?, "application/json");
+        }
         // The client knows afterwards what the session knew that the answer is from.
         session.reads().add(self.shared.results.reads(self.role.as_deref(), uri));
         let (server, wanted) = (self.clone(), uri.to_owned());
@@ -122,7 +170,8 @@ impl Server {
     ) -> Result<Value, Failure> {
         let args = args.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let (role, session) = (self.role.clone(), session.clone());
-        let options = RunOptions { role, client, session, ..RunOptions::default() };
+        let options =
+            RunOptions { role, client, session, leave_notices: true, ..RunOptions::default() };
         match self.offer().host.call_parsed(tool, args, &options).await {
             Ok((answer, _)) => match answer.outcome {
                 Outcome::Executed(output) => Ok(output),

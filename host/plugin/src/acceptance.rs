@@ -138,7 +138,7 @@ impl Acceptances {
             }
             (Some(old), None) => changes.push(TrustChange::SignatureLost(old.clone())),
             (None, _)
-                if accepted.source != candidate.origin
+                if !accepted.source.is_same_place(&candidate.origin)
                     && accepted.files.iter().all(|file| file.digest != candidate.digest) =>
             {
                 changes.push(TrustChange::OtherSource {
@@ -184,7 +184,7 @@ impl Acceptances {
     /// is from there.
     pub fn source_origin(&self, name: &str, locked: &Locked) -> SourceOrigin {
         match self.plugins.get(name) {
-            Some(accepted) if accepted.source == locked.source => SourceOrigin::User,
+            Some(accepted) if accepted.source.is_same_place(&locked.source) => SourceOrigin::User,
             _ => SourceOrigin::Lock,
         }
     }
@@ -228,6 +228,7 @@ mod tests {
             let locked = Locked {
                 version: "0.1.0".to_owned(),
                 source: source(named),
+                range: None,
                 digest: Digest::of(b""),
                 signer: None,
                 wit: Vec::new(),

@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::manifest::{self, Manifest, ManifestError, ManifestFile};
 use super::pack::{self, PackError};
-use super::typed::{self, Derived, LeftOut, TypedError};
+use super::typed::{self, Beside, Derived, LeftOut, TypedError};
 use cofferdam_core::policy::BackendKind;
 use cofferdam_core::schema::{Problem, Schema};
 use cofferdam_workspace::bounded_text;
@@ -177,6 +177,12 @@ pub fn manifest_file(path: &Path) -> Checked {
     checked
 }
 
+/// The place of a pointer in `plugin.toml`, with its line if the file can be read.
+pub fn manifest_place(path: &Path, pointer: &str) -> Place {
+    let line = bounded_text::read(path).ok().and_then(|text| Lines::new(&text).of(pointer));
+    Place { line, ..Place::file(path.display().to_string()).below(pointer) }
+}
+
 /// Replaces the names of schema files in a manifest by the schemas; returns what is wrong with
 /// them.
 fn insert_schemas(manifest: &mut Value, directory: &Path, place: &Place) -> Vec<Finding> {
@@ -243,7 +249,7 @@ pub fn packed(file: &str, component: &[u8]) -> Checked {
 /// Checks a component without a manifest: whether one can be derived, and what it leaves out.
 fn derived(place: Place, component: &[u8]) -> Checked {
     let called = pack::called(Path::new(&place.file));
-    match typed::derive(component, &called) {
+    match typed::derive(component, &called, &Beside::read(Path::new(&place.file))) {
         Err(error) => Checked::only(unusable(place, &error.into())),
         Ok(Derived { manifest, left_out, unread }) => {
             let left_out = left_out.into_iter().map(|LeftOut { function, why }| {
@@ -251,8 +257,8 @@ fn derived(place: Place, component: &[u8]) -> Checked {
                 Finding::warning(Place::export(&place.file, function), why, cure)
             });
             let unread = unread.iter().map(|why| {
-                let problem = format!("its section package-docs can't be read: {why}");
-                let cure = "tools have no descriptions without it; write it anew";
+                let problem = format!("a description can't be used: {why}");
+                let cure = "tools have none without it; write it anew";
                 Finding::warning(place.clone(), problem, cure)
             });
             Checked { findings: left_out.chain(unread).collect(), manifest: Some(manifest) }

@@ -12,6 +12,7 @@ pub mod lock;
 pub mod manifest;
 pub mod pack;
 pub mod registry;
+pub mod revocation;
 pub mod search;
 pub mod signature;
 pub mod source;

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use semver::VersionReq;
 use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
@@ -49,6 +50,10 @@ pub struct Locked {
     pub version: String,
     /// Where it comes from.
     pub source: Source,
+    /// The versions that `plugin update` takes from its repository; none if its tag is no semantic
+    /// version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<VersionReq>,
     /// The digest of its file.
     pub digest: Digest,
     /// The key that signed it; none if it is not signed, or was not checked.
@@ -119,6 +124,7 @@ impl Locked {
         Self {
             version: candidate.manifest.version.clone(),
             source: candidate.source.clone(),
+            range: candidate.range.clone(),
             digest: candidate.digest,
             signer: candidate.signer.clone(),
             wit: candidate.wit.clone(),
@@ -148,6 +154,8 @@ pub struct Candidate {
     pub source: Source,
     /// The source independent of the workspace: the user accepts a plugin for all workspaces.
     pub origin: Source,
+    /// The versions that later updates take.
+    pub range: Option<VersionReq>,
     /// The bytes of the packed component.
     pub bytes: Vec<u8>,
     /// The digest of the component.
@@ -167,11 +175,12 @@ impl Candidate {
     /// Returns an error if the bytes are not a packed component, or if the manifest or a schema is
     /// invalid.
     pub fn read(source: Source, workspace: &Path, bytes: Vec<u8>) -> Result<Self, pack::PackError> {
-        let manifest = pack::manifest(&bytes, &source.called())?;
+        let (origin, digest) = (source.absolute(workspace), Digest::of(&bytes));
+        let manifest = pack::manifest(&bytes, &source.called(), origin.path())?;
         manifest.check_schemas()?;
         let wit = packages(&pack::imports(&bytes)?);
-        let (origin, digest) = (source.absolute(workspace), Digest::of(&bytes));
-        Ok(Self { source, origin, bytes, digest, signer: None, manifest, wit })
+        let range = source.default_range();
+        Ok(Self { source, origin, range, bytes, digest, signer: None, manifest, wit })
     }
 }
 
@@ -200,7 +209,8 @@ mod tests {
             .collect();
         let locked = Locked {
             version: "0.1.0".to_owned(),
-            source: "oci://ghcr.io/ada/lines:1.0".parse().unwrap(),
+            source: "oci://ghcr.io/ada/lines:1.0.0".parse().unwrap(),
+            range: Some("^1.0.0".parse().unwrap()),
             digest: Digest::of(b""),
             signer: None,
             wit: vec!["wasi:io@0.2.6".to_owned()],
@@ -231,6 +241,7 @@ mod tests {
             (format!("{text}\n[plugins.lines.more]\n"), "unknown field `more`"),
             (format!("{text}\n[grants.lines]\n"), "unknown field `grants`"),
             (text.replace("files = \"write\"", "files = \"all\""), "unknown variant"),
+            (text.replace("^1.0.0", "newest"), "unexpected character"),
             (text.replace("digest", "signer = \"RW\"\ndigest"), "no public key"),
         ] {
             let error = Lock::parse(&wrong).unwrap_err().to_string();

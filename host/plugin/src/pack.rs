@@ -10,7 +10,7 @@ use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{BinaryReader, Encoding, Parser, Payload};
 
 use super::manifest::{self, Manifest, ManifestError, ManifestFile, SECTION, Tool};
-use super::typed::{self, TypedError};
+use super::typed::{self, Beside, TypedError};
 use cofferdam_workspace::bounded_text;
 
 /// The size of a component's magic number and version in bytes.
@@ -172,15 +172,25 @@ pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
 }
 
 /// Returns the manifest of a component: the packed one, or one derived from its types ([`typed`]).
-/// A derived manifest gets its name from `called`, the name of the file or repository.
+/// A derived manifest gets its name from `called`, the name of the file or repository, and texts from
+/// the files beside `path`, if the component is a file.
 ///
 /// # Errors
 /// Returns an error if the bytes are not a component, or have no valid manifest.
-pub fn manifest(component: &[u8], called: &str) -> Result<Manifest, PackError> {
-    match packed_manifest(component)? {
-        Some(manifest) => Ok(manifest),
-        None => Ok(typed::derive(component, called)?.manifest),
+pub fn manifest(
+    component: &[u8],
+    called: &str,
+    path: Option<&Path>,
+) -> Result<Manifest, PackError> {
+    if let Some(manifest) = packed_manifest(component)? {
+        return Ok(manifest);
     }
+    let beside = path.map(Beside::read).unwrap_or_default();
+    let derived = typed::derive(component, called, &beside)?;
+    for why in &derived.unread {
+        tracing::warn!("{called}: {why}");
+    }
+    Ok(derived.manifest)
 }
 
 /// Returns the manifest in a component, or `None` if there is none.

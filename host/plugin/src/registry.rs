@@ -232,7 +232,7 @@ impl Registry {
             let (name, path) = (name.clone(), path.clone());
             return Err(RegistryError::Changed { name, path, found, accepted });
         }
-        let manifest = pack::manifest(&bytes, name).map_err(pack)?;
+        let manifest = pack::manifest(&bytes, name, Some(path)).map_err(pack)?;
         if manifest.name != *name {
             return Err(mismatch(format!("its name is '{}'", manifest.name)));
         }
@@ -256,7 +256,7 @@ impl Registry {
             Ok(None) => {
                 let bytes = fs::read(file).map_err(io)?;
                 digest = (!built_in).then(|| Digest::of(&bytes));
-                pack::manifest(&bytes, &pack::called(file))
+                pack::manifest(&bytes, &pack::called(file), Some(file))
             }
             Err(error) => Err(error),
         };

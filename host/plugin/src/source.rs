@@ -5,9 +5,11 @@ use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
+use semver::VersionReq;
 use serde::{Deserialize, Serialize};
 
 use super::digest::{Digest, DigestError};
+use super::revocation;
 use cofferdam_core::policy::{Origin, OriginError};
 use cofferdam_text::shorten;
 
@@ -105,6 +107,14 @@ impl Source {
         }
     }
 
+    /// The path, if it is a file.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// The name of a plugin that has none in a manifest: the last component of the path or
     /// repository.
     pub fn called(&self) -> String {
@@ -130,10 +140,72 @@ impl Source {
         format!("cofferdam plugin install '{}'", self.to_string().replace('\'', r"'\''"))
     }
 
+    /// The reference to a registry by a tag that is a semantic version, with the version.
+    pub fn release(&self) -> Option<(&Reference, semver::Version)> {
+        match self {
+            Self::Registry(reference) => match &reference.version {
+                Version::Tag(tag) => Some((reference, release(tag)?)),
+                Version::Digest(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The versions that `plugin update` takes unless the user has named others: those that are
+    /// compatible with the version of the tag. `None` if the tag is no semantic version.
+    pub fn default_range(&self) -> Option<VersionReq> {
+        self.release().and_then(|(_, version)| VersionReq::parse(&format!("^{version}")).ok())
+    }
+
+    /// Where the list of revocations for a plugin from this source is.
+    #[must_use]
+    pub fn revocations(&self) -> Self {
+        match self {
+            Self::File(path) => Self::File(path.with_file_name(revocation::FILE)),
+            Self::Web(address) => {
+                let path = address.path.split('?').next().unwrap_or_default();
+                let directory = path.rfind('/').map_or("/", |at| &path[..=at]);
+                let path = format!("{directory}{}", revocation::FILE);
+                Self::Web(Address { origin: address.origin.clone(), path })
+            }
+            Self::Registry(reference) => Self::Registry(Reference {
+                version: Version::Tag(revocation::TAG.to_owned()),
+                ..reference.clone()
+            }),
+        }
+    }
+
+    /// Whether both name one plugin, perhaps in different versions: the same source, or tags of one
+    /// repository.
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Registry(a), Self::Registry(b)) => {
+                a.registry == b.registry && a.repository == b.repository
+            }
+            _ => self == other,
+        }
+    }
+
     /// Whether its content can never change.
     pub fn is_fixed(&self) -> bool {
         matches!(self, Self::Registry(Reference { version: Version::Digest(_), .. }))
     }
+}
+
+/// The semantic version that a tag is, such as `1.2.0` or `v1.2.0`.
+pub fn release(tag: &str) -> Option<semver::Version> {
+    semver::Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()
+}
+
+/// The tag with the highest version that is higher than `current` and in `range`.
+pub fn newest<'a>(
+    tags: impl IntoIterator<Item = &'a String>,
+    range: &VersionReq,
+    current: &semver::Version,
+) -> Option<&'a String> {
+    let versions = tags.into_iter().filter_map(|tag| Some((release(tag)?, tag)));
+    let newer = versions.filter(|(version, _)| version > current && range.matches(version));
+    newer.max_by(|(a, _), (b, _)| a.cmp(b)).map(|(_, tag)| tag)
 }
 
 impl fmt::Display for Source {
@@ -414,6 +486,42 @@ mod tests {
             let error = text.parse::<Source>().unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_list_of_revocations_is_beside_the_plugin() {
+        for (text, wanted) in [
+            ("./tools/lines.wasm", "./tools/revoked.toml"),
+            ("https://a.example/x/lines.wasm?v=/1", "https://a.example/x/revoked.toml"),
+            ("oci://ghcr.io/ada/lines:1.0.0", "oci://ghcr.io/ada/lines:revoked"),
+        ] {
+            assert_eq!(text.parse::<Source>().unwrap().revocations().to_string(), wanted);
+        }
+    }
+
+    #[test]
+    fn the_newest_tag_of_a_range_is_found() {
+        let tags = ["latest", "1.0.0", "v1.2.0", "1.10.0", "1.11.0-rc.1", "2.0.0", "1.9", "x"];
+        let tags = tags.map(str::to_owned);
+        for (range, current, wanted) in [
+            ("^1.0.0", "1.0.0", Some("1.10.0")),
+            ("~1.0", "1.0.0", None),
+            (">=1, <1.3", "1.0.0", Some("v1.2.0")),
+            ("*", "1.0.0", Some("2.0.0")),
+            ("^1.0.0", "1.10.0", None),
+            ("*", "3.0.0", None),
+        ] {
+            let found = newest(&tags, &range.parse().unwrap(), &current.parse().unwrap());
+            assert_eq!(found.map(String::as_str), wanted, "{range} {current}");
+        }
+        let source = |text: &str| text.parse::<Source>().unwrap();
+        let range = source("oci://ghcr.io/ada/lines:0.2.1").default_range();
+        assert_eq!(range, Some("^0.2.1".parse().unwrap()));
+        assert_eq!(source("oci://ghcr.io/ada/lines:1.0").default_range(), None);
+        assert!(source("oci://a.example/x:1.0.0").is_same_place(&source("oci://a.example/x:2")));
+        assert!(
+            !source("oci://a.example/x:1.0.0").is_same_place(&source("oci://a.example/y:1.0.0"))
+        );
     }
 
     #[test]

@@ -10,9 +10,14 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::acceptance::{Acceptances, NotAccepted};
 use super::digest::Digest;
 use super::lock::{Lock, Locked};
+use super::revocation::{self, Revocations};
+use super::typed::{Beside, ENDINGS};
 use cofferdam_workspace::private;
 
 /// The file with what was accepted.
@@ -48,6 +53,8 @@ pub struct Resolved {
     pub pinned: Vec<Pinned>,
     /// The names of those that were never installed here; they are not loaded.
     pub missing: Vec<String>,
+    /// Those that their publisher has revoked, with the reason; they are not loaded.
+    pub revoked: Vec<(String, String)>,
 }
 
 /// The store can't be used, or does not have a plugin of the lock.
@@ -107,8 +114,8 @@ impl Store {
     }
 
     /// The paths that change when a plugin is installed, updated or removed.
-    pub fn watched_paths(directory: &Path) -> [PathBuf; 2] {
-        [directory.join(ACCEPTED_FILE), directory.join(FILES_DIRECTORY)]
+    pub fn watched_paths(directory: &Path) -> [PathBuf; 3] {
+        [ACCEPTED_FILE, FILES_DIRECTORY, revocation::FILE].map(|name| directory.join(name))
     }
 
     /// Locks the store against changes by other processes until the returned file is dropped; waits
@@ -140,6 +147,28 @@ impl Store {
             .map_err(|source| StoreError::Io { path, source })
     }
 
+    /// Writes what the files beside a plugin said when it was installed, beside its own file.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it can't be written or removed.
+    pub fn put_beside(&self, digest: &Digest, beside: &Beside) -> Result<(), StoreError> {
+        for (ending, text) in ENDINGS.into_iter().zip([&beside.wit, &beside.texts]) {
+            let path = self.path(digest).with_extension(ending);
+            let done = match text {
+                Some(text) => {
+                    let directory = self.directory.join(FILES_DIRECTORY);
+                    private::write(&directory, &path, &[text.as_bytes()])
+                }
+                None => match fs::remove_file(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                    removed => removed,
+                },
+            };
+            done.map_err(|source| StoreError::Io { path, source })?;
+        }
+        Ok(())
+    }
+
     /// Reads the file with a digest; returns `None` if it is missing or has another digest.
     pub fn get(&self, digest: &Digest) -> Option<Vec<u8>> {
         fs::read(self.path(digest)).ok().filter(|bytes| Digest::of(bytes) == *digest)
@@ -150,6 +179,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`] if it can't be removed.
     pub fn remove(&self, digest: &Digest) -> Result<(), StoreError> {
+        self.put_beside(digest, &Beside::default())?;
         let path = self.path(digest);
         match fs::remove_file(&path) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -164,13 +194,43 @@ impl Store {
     /// # Errors
     /// Returns an error if the file can't be read or is malformed.
     pub fn acceptances(&self) -> Result<Acceptances, StoreError> {
-        let path = self.directory.join(ACCEPTED_FILE);
+        self.read(ACCEPTED_FILE)
+    }
+
+    /// Reads what publishers have revoked.
+    ///
+    /// # Errors
+    /// Returns an error if the file can't be read or is malformed.
+    pub fn revocations(&self) -> Result<Revocations, StoreError> {
+        self.read(revocation::FILE)
+    }
+
+    /// Reads a file of the store; what does not exist is empty.
+    fn read<T: Default + DeserializeOwned>(&self, name: &str) -> Result<T, StoreError> {
+        let path = self.directory.join(name);
         match fs::read_to_string(&path) {
             Ok(text) => toml::from_str(&text)
                 .map_err(|error| StoreError::Malformed { path, message: error.to_string() }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Acceptances::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
             Err(source) => Err(StoreError::Io { path, source }),
         }
+    }
+
+    /// Writes what publishers have revoked. The caller holds the [`lock`](Self::lock) since it was
+    /// read.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it can't be written.
+    pub fn set_revocations(&self, revocations: &Revocations) -> Result<(), StoreError> {
+        self.write(revocation::FILE, revocations)
+    }
+
+    fn write(&self, name: &str, content: &impl Serialize) -> Result<(), StoreError> {
+        let write = || {
+            let text = toml::to_string(content).map_err(io::Error::other)?;
+            private::write(&self.directory, &self.directory.join(name), &[text.as_bytes()])
+        };
+        write().map_err(|source| self.io(name, source))
     }
 
     /// Writes what the user has accepted. The caller holds the [`lock`](Self::lock) since it was
@@ -179,11 +239,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`] if it can't be written.
     pub fn set_acceptances(&self, acceptances: &Acceptances) -> Result<(), StoreError> {
-        let write = || {
-            let text = toml::to_string(acceptances).map_err(io::Error::other)?;
-            private::write(&self.directory, &self.directory.join(ACCEPTED_FILE), &[text.as_bytes()])
-        };
-        write().map_err(|source| self.io(ACCEPTED_FILE, source))
+        self.write(ACCEPTED_FILE, acceptances)
     }
 
     /// Finds the plugins that a workspace's lock names. Their files are checked when they are added
@@ -193,7 +249,7 @@ impl Store {
     /// [`StoreError::NotAccepted`] if one was installed with another digest or signer;
     /// [`StoreError::Gone`] if its file is missing.
     pub fn resolve(&self, lock: &Lock) -> Result<Resolved, StoreError> {
-        let accepted = self.acceptances()?;
+        let (accepted, revocations) = (self.acceptances()?, self.revocations()?);
         let mut resolved = Resolved::default();
         for (name, locked) in &lock.plugins {
             if !accepted.plugins.contains_key(name) {
@@ -203,6 +259,10 @@ impl Store {
             accepted
                 .check(name, locked)
                 .map_err(|why| StoreError::NotAccepted { name: name.clone(), why })?;
+            if let Some(reason) = revocations.reason(locked.signer.as_ref(), &locked.digest) {
+                resolved.revoked.push((name.clone(), reason.to_owned()));
+                continue;
+            }
             let path = self.path(&locked.digest);
             if !path.is_file() {
                 return Err(StoreError::Gone { name: name.clone(), path });

@@ -14,7 +14,11 @@ use jiff::Timestamp;
 use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
+use crate::session_name::SessionName;
 use crate::{clock, disk, path};
+
+/// The end of the name of a new file's copy.
+pub(crate) const COPY_SUFFIX: &str = ".after";
 
 /// The id of a commit, as text: a UUID of version 7.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -80,6 +84,51 @@ pub struct Commit {
     /// Paths that another program had changed before recovery, and that were left unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
+    /// Of a commit that is held: the proposal that it is a revision of. It was not applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) held: Option<Held>,
+    /// The proposal of which it applies something, and who accepted that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepts: Option<Accepted>,
+}
+
+/// Which proposal a held commit is a revision of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The id of the proposal, which is the same in all revisions.
+    pub proposal: CommitId,
+    /// Counted from 1.
+    pub revision: u64,
+    /// Who proposes it.
+    pub author: Author,
+    /// The revision counts only if this commit was made: what it accepted is left out here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) after: Option<CommitId>,
+}
+
+/// Who proposes a change.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Author {
+    /// The session, by its name.
+    pub session: SessionName,
+    /// The client, as it names itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The role of the calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// The qualified names of the tools, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+}
+
+/// A proposal that was accepted, or a part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// The id of the proposal.
+    pub proposal: CommitId,
+    /// Who accepted it.
+    pub reviewer: String,
 }
 
 /// One change of one path.
@@ -205,7 +254,7 @@ impl Image {
 
     /// Returns the name of a copy beside the image itself.
     pub(crate) fn copy_name(&self) -> String {
-        format!("{}.after", self.name)
+        format!("{}{COPY_SUFFIX}", self.name)
     }
 
     /// Whether `stat` describes the copy of this new file, and it was not written since.
@@ -235,8 +284,18 @@ impl Commit {
         changes: Vec<Change>,
         directories: Vec<DirectoryTimes>,
     ) -> Self {
-        let (time, conflicts) = (clock::present(), Vec::new());
-        Self { id, sequence: 0, time, calls, undoes, changes, directories, conflicts }
+        Self {
+            id,
+            sequence: 0,
+            time: clock::present(),
+            calls,
+            undoes,
+            changes,
+            directories,
+            conflicts: Vec::new(),
+            held: None,
+            accepts: None,
+        }
     }
 
     /// Removes changes, by their indices, and lists their paths as conflicts.

@@ -4,11 +4,11 @@
 //! Source of the format: git-diff(1), "Generating patch text with -p". If there are several shortest
 //! diffs, git may show a different one, since it also considers indentation.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use sha1::{Digest as _, Sha1};
-use similar::udiff::UnifiedHunkHeader;
-use similar::{Algorithm, DiffTag, capture_diff_slices_deadline, group_diff_ops};
+use similar::{Algorithm, DiffOp, DiffTag, capture_diff_slices_deadline, group_diff_ops};
 
 /// The number of unchanged lines around each change.
 const CONTEXT_LINES: usize = 3;
@@ -71,7 +71,7 @@ impl<'a> Side<'a> {
         format!("{:07x}", u32::from_be_bytes([first, second, third, fourth]) >> 4)
     }
 
-    fn is_binary(self) -> bool {
+    pub(crate) fn is_binary(self) -> bool {
         let content = self.content();
         content.len() > TEXT_LIMIT_BYTES
             || content[..content.len().min(BINARY_PREFIX_BYTES)].contains(&0)
@@ -154,11 +154,26 @@ fn put_content(
         put_line(out, &format!("Binary files {old_name} and {new_name} differ"));
         return;
     }
+    put_names(old_name, new_name, out);
+    put_hunks(&lines(before.content()), &lines(after.content()), deadline, out);
+}
+
+fn put_names(old: &str, new: &str, out: &mut Vec<u8>) {
     // A tab terminates a name with a space, since `patch` parses the rest of the line as a time.
     let end_of = |name: &str| if name.contains(' ') { "\t" } else { "" };
-    put_line(out, &format!("--- {old_name}{}", end_of(old_name)));
-    put_line(out, &format!("+++ {new_name}{}", end_of(new_name)));
-    put_hunks(&lines(before.content()), &lines(after.content()), deadline, out);
+    put_line(out, &format!("--- {old}{}", end_of(old)));
+    put_line(out, &format!("+++ {new}{}", end_of(new)));
+}
+
+/// Appends the first line of the diff of a file, which exists before and after the change.
+pub(crate) fn put_first_line(path: &str, out: &mut Vec<u8>) {
+    let (old, new) = (quoted(format!("a/{path}")), quoted(format!("b/{path}")));
+    put_line(out, &format!("diff --git {old} {new}"));
+}
+
+/// Appends the lines with the names of such a file, which precede its hunks.
+pub(crate) fn put_names_of(path: &str, out: &mut Vec<u8>) {
+    put_names(&quoted(format!("a/{path}")), &quoted(format!("b/{path}")), out);
 }
 
 /// Splits into lines, with their ends. Only a line feed ends a line, not a carriage return.
@@ -166,18 +181,23 @@ pub(crate) fn lines(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-fn put_hunks(old: &[&[u8]], new: &[&[u8]], deadline: Instant, out: &mut Vec<u8>) {
-    let operations = capture_diff_slices_deadline(Algorithm::Myers, old, new, Some(deadline));
-    let mut heading = String::new();
-    let mut searched = 0;
-    for hunk in group_diff_ops(operations, CONTEXT_LINES) {
-        let start = hunk[0].old_range().start;
-        if let Some(line) = old[searched..start].iter().rfind(|line| opens_section(line)) {
-            heading = format!(" {}", heading_of(line));
-        }
-        searched = start;
-        put_line(out, &format!("{}{heading}", UnifiedHunkHeader::new(&hunk)));
-        for operation in hunk {
+/// A group of changed lines with the unchanged ones around it.
+pub(crate) struct Hunk {
+    /// The lines of the old file, counted from 0.
+    pub(crate) old: Range<usize>,
+    /// The lines of the new file, counted from 0.
+    pub(crate) new: Range<usize>,
+    heading: String,
+    operations: Vec<DiffOp>,
+}
+
+impl Hunk {
+    /// Appends the hunk, with its header. `start` is the index of its first line in the new file,
+    /// which differs from that of `new` if hunks before it are left out.
+    pub(crate) fn put(&self, old: &[&[u8]], new: &[&[u8]], start: usize, out: &mut Vec<u8>) {
+        let (from, to) = (range(self.old.start, self.old.len()), range(start, self.new.len()));
+        put_line(out, &format!("@@ -{from} +{to} @@{}", self.heading));
+        for operation in &self.operations {
             let (tag, old_range, new_range) = operation.as_tag_tuple();
             if tag == DiffTag::Equal {
                 put_lines(out, b' ', &old[old_range]);
@@ -186,6 +206,49 @@ fn put_hunks(old: &[&[u8]], new: &[&[u8]], deadline: Instant, out: &mut Vec<u8>)
                 put_lines(out, b'+', &new[new_range]);
             }
         }
+    }
+}
+
+/// A range of lines in the header of a hunk; `start` is counted from 0.
+pub(crate) fn range(start: usize, length: usize) -> String {
+    match length {
+        0 => format!("{start},0"),
+        1 => (start + 1).to_string(),
+        length => format!("{},{length}", start + 1),
+    }
+}
+
+/// Returns the ranges of lines that differ.
+pub(crate) fn edits(
+    old: &[&[u8]],
+    new: &[&[u8]],
+    deadline: Instant,
+) -> Vec<(Range<usize>, Range<usize>)> {
+    let operations = capture_diff_slices_deadline(Algorithm::Myers, old, new, Some(deadline));
+    let changed = operations.iter().filter(|operation| operation.tag() != DiffTag::Equal);
+    changed.map(|operation| (operation.old_range(), operation.new_range())).collect()
+}
+
+/// Returns the hunks of two texts, in order.
+pub(crate) fn hunks(old: &[&[u8]], new: &[&[u8]], deadline: Instant) -> Vec<Hunk> {
+    let operations = capture_diff_slices_deadline(Algorithm::Myers, old, new, Some(deadline));
+    let (mut heading, mut searched, mut hunks) = (String::new(), 0, Vec::new());
+    for operations in group_diff_ops(operations, CONTEXT_LINES) {
+        let (Some(first), Some(last)) = (operations.first(), operations.last()) else { continue };
+        let (from, until) = (first.old_range().start, last.old_range().end);
+        let new = first.new_range().start..last.new_range().end;
+        if let Some(line) = old[searched..from].iter().rfind(|line| opens_section(line)) {
+            heading = format!(" {}", heading_of(line));
+        }
+        searched = from;
+        hunks.push(Hunk { old: from..until, new, heading: heading.clone(), operations });
+    }
+    hunks
+}
+
+fn put_hunks(old: &[&[u8]], new: &[&[u8]], deadline: Instant, out: &mut Vec<u8>) {
+    for hunk in hunks(old, new, deadline) {
+        hunk.put(old, new, hunk.new.start, out);
     }
 }
 

@@ -266,6 +266,17 @@ pub(crate) fn rename(
     Ok(rustix::fs::renameat(from, name, to, new_name)?)
 }
 
+/// Gives a file another name.
+pub(crate) fn link(
+    from: impl AsFd,
+    name: impl Arg,
+    to: impl AsFd,
+    new_name: impl Arg,
+) -> io::Result<()> {
+    step()?;
+    Ok(rustix::fs::linkat(from, name, to, new_name, AtFlags::empty())?)
+}
+
 /// Removes a file or, with `REMOVEDIR`, an empty directory. A missing one is not an error.
 pub(crate) fn remove(directory: impl AsFd, name: &str, flags: AtFlags) -> io::Result<()> {
     step()?;

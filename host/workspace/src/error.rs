@@ -81,6 +81,9 @@ pub enum CommitError {
         /// The largest size that can be written, in bytes.
         most: usize,
     },
+    /// A proposal, or all of them, would be larger than what is kept.
+    #[error("{0}; a user has to accept or reject some with `cofferdam review` first")]
+    TooMuchHeld(String),
     /// I/O error, and another one while the changes made so far were reverted.
     #[error(
         "{place}: {source}; the commit is half done, and the next call that changes something \

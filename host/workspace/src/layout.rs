@@ -20,3 +20,9 @@ pub(crate) const RUNS: &str = "runs";
 
 /// The directory of the caches of native programs.
 pub(crate) const CACHE: &str = "cache";
+
+/// The directory of proposals: held commits, with their images.
+pub(crate) const PROPOSALS: &str = "proposals";
+
+/// The directory of what sessions are to be told.
+pub(crate) const NOTICES: &str = "notices";

@@ -7,6 +7,7 @@
 //! | group | modules |
 //! |---|---|
 //! | history | [`history`]: list, diff, undo and prune commits; [`restore`]: stage a commit's old state |
+//! | held changes | [`review`]: decide about proposals; [`hold`], [`stacked`]: hold a transaction, and base one on what is held; [`proposals`]: the files of proposals; [`proposed`], [`merge`]: compare them with the workspace; [`notices`]: tell a session; [`session_name`] |
 //! | transactions | [`transaction`]: begin and commit; [`store`]: recovery, moving commits to the history; [`write_queue`]: which client of this process writes next |
 //! | steps of a commit | [`plan`]: the changes to make; [`sync_staged`]: staged files to the disk; [`apply`]: renames; [`content`]: old and new content; [`history_dirs`]: the files of the history |
 //! | per workspace | [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory |
@@ -31,8 +32,11 @@ mod fingerprint;
 mod git_commit;
 mod history;
 mod history_dirs;
+mod hold;
 mod layout;
+mod merge;
 mod native_view;
+mod notices;
 mod overlay;
 mod own;
 mod own_directory;
@@ -40,13 +44,18 @@ pub mod path;
 mod plan;
 mod plugin_cache;
 pub mod private;
+mod proposals;
+mod proposed;
 mod quota;
 mod renames;
 mod repository;
 mod restore;
+mod review;
 mod run_dir;
 mod seal;
+mod session_name;
 mod spill;
+mod stacked;
 mod store;
 mod sync_staged;
 mod transaction;
@@ -59,13 +68,14 @@ mod tests;
 pub use cofferdam_core::policy::OWN;
 
 pub use cache::{Cache, ENTRIES as CACHE_ENTRIES};
-pub use commit::{Change, Commit, CommitId, Image, Kind, summary};
+pub use commit::{Accepted, Author, Change, Commit, CommitId, Image, Kind, summary};
 pub use content::Preview;
 pub use disk::Listed;
 pub use error::{CommitError, HistoryError, Refused, is_full};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use git_commit::{GitCommit, GitCommitError};
 pub use history::{History, ListedCommit};
+pub use hold::HeldChanges;
 pub use native_view::{NativeView, Protected, ViewKind, ViewOptions};
 pub use overlay::{ExecutedFile, Opening, Overlay, Savepoint};
 pub use own::{NOT_MADE_HERE, Own, OwnState, SET_ASIDE, Secret};
@@ -73,7 +83,12 @@ pub use path::or_dot;
 pub use plugin_cache::CacheKind;
 pub use quota::{Exceeded, Quota};
 pub use repository::{Repository, RepositoryError};
+pub use review::{
+    Chosen, Decided, Decision, FileReview, HunkReview, ListedProposal, Review, ReviewError,
+    Reviews, Verdict,
+};
 pub use seal::Key;
+pub use session_name::{InvalidSessionName, SessionName};
 pub use spill::{KeptOutput, Spill};
 pub use store::InterruptedCommit;
 pub use transaction::{BeginError, Purpose, Transaction};

@@ -101,6 +101,7 @@ pub(super) fn open(root: &Path) -> Arc<Workspace> {
 }
 
 mod executed;
+mod held;
 mod recovery;
 
 const REPLACE: Opening = Opening { read: false, create: true, exclusive: false, truncate: true };
@@ -178,6 +179,11 @@ fn child() {
             let undone = History::new(Arc::clone(&workspace)).undo(begun, None);
             undone.map(drop).map_err(io::Error::other)
         }),
+        "hold" => {
+            begin_now(&workspace).and_then(|begun| held::more(begun).map_err(io::Error::other))
+        }
+        "accept" => begin_now(&workspace).and_then(|begun| held::accept_half(&workspace, begun)),
+        "reject" => begin_now(&workspace).and_then(|begun| held::reject_all(&workspace, begun)),
         "recover" => begin_now(&workspace).map(|_| ()),
         "count" => {
             (0..100).for_each(|_| count(&workspace));

@@ -29,13 +29,14 @@ use cofferdam_core::policy::OWN;
 use rustix::fs::FlockOperation;
 
 use crate::apply::{apply_all, write_commit_file};
-use crate::commit::{Commit, CommitId, Image};
+use crate::commit::{Accepted, Commit, CommitId, Image};
 use crate::content::{self, Content, Preview};
 use crate::error::{CommitError, is_full};
 use crate::fair_queue::{Client, Permit};
 use crate::layout::{COMMIT_FILE, RUNS};
 use crate::overlay::{ExecutedFile, Overlay, Savepoint, Staging};
 use crate::plan::plan;
+use crate::stacked::Stacked;
 use crate::store::Store;
 use crate::sync_staged::sync_staged;
 use crate::workspace::Workspace;
@@ -46,10 +47,12 @@ const RETRY: Duration = Duration::from_millis(1);
 
 /// Staged changes, with the workspace locked for them.
 pub struct Transaction {
-    workspace: Arc<Workspace>,
-    overlay: Arc<Overlay>,
-    id: CommitId,
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) overlay: Arc<Overlay>,
+    pub(crate) id: CommitId,
     store: Store,
+    /// The proposal that it is based on.
+    pub(crate) stacked: Option<Stacked>,
     /// Whether the staged files belong to the history now, or to recovery.
     is_handed_over: bool,
     /// Unlocks when it is closed.
@@ -121,12 +124,14 @@ impl From<&BeginError> for RefusalCode {
 pub struct Purpose {
     /// The calls whose changes it contains.
     pub calls: Vec<String>,
+    /// The proposal of which it applies something.
+    pub accepts: Option<Accepted>,
 }
 
 impl Purpose {
     /// The purpose of a commit that contains the changes of calls.
     pub fn of(calls: Vec<String>) -> Self {
-        Self { calls }
+        Self { calls, accepts: None }
     }
 }
 
@@ -203,7 +208,16 @@ impl Transaction {
         let overlay = Overlay::changing(Arc::clone(workspace.disk()), id.to_string(), make)
             .at(workspace.path().to_owned());
         let (workspace, overlay) = (Arc::clone(workspace), Arc::new(overlay));
-        Self { workspace, overlay, id, store, is_handed_over: false, _lock: lock, _permit: None }
+        Self {
+            workspace,
+            overlay,
+            id,
+            store,
+            stacked: None,
+            is_handed_over: false,
+            _lock: lock,
+            _permit: None,
+        }
     }
 
     /// The workspace with the changes on top.
@@ -261,6 +275,14 @@ impl Transaction {
     /// # Errors
     /// See [`CommitError`].
     pub fn commit(mut self, purpose: Purpose) -> Result<Option<Commit>, CommitError> {
+        self.commit_locked(purpose)
+    }
+
+    /// As [`Transaction::commit`]; the workspace stays locked until the transaction is dropped.
+    pub(crate) fn commit_locked(
+        &mut self,
+        purpose: Purpose,
+    ) -> Result<Option<Commit>, CommitError> {
         let own = |source| CommitError::Io { place: OWN.to_owned(), source };
         let (mut changes, mut directories) = plan(&self.overlay)?;
         if changes.is_empty() {
@@ -280,6 +302,7 @@ impl Transaction {
         }
         let undoes = undo.map(|undo| undo.commit);
         let mut commit = Commit::new(self.id.clone(), purpose.calls, undoes, changes, directories);
+        commit.accepts = purpose.accepts;
         self.store.number(&self.workspace, &mut commit).map_err(own)?;
         let encoded = commit_file::encode(&commit, self.store.key())?;
         let is_durable = commit.changes.len() > 1;

@@ -10,6 +10,7 @@ mod pipeline;
 mod plugin;
 mod policy;
 mod record;
+mod review;
 mod role;
 mod run;
 mod serve;
@@ -26,10 +27,12 @@ pub use generate::{Completions, Document, Man, Schema};
 pub use ledger::{Beads, BeadsCommand, Inbox, ListBeads};
 pub use pipeline::{DocumentSource, Pipeline, RoundFormat};
 pub use plugin::{
-    Accepted, Granting, Install, Language, Plugin, PluginCommand, PluginKind, PluginNew, Update,
+    Accepted, Granting, Install, Language, Plugin, PluginCommand, PluginKind, PluginNew, SdkSource,
+    Update,
 };
 pub use policy::{Granted, Policy, PolicyCommand};
 pub use record::{Log, Report, ReportCommand, Stats, Undo, WaveName};
+pub use review::{Decide, Review, ReviewCommand};
 pub use role::{RoleArgs, RoleCommand};
 pub use run::{Call, Narrowed, Run, Script, Validate};
 pub use serve::{Client, McpCommand, McpConfig, Serve};
@@ -287,6 +290,19 @@ Examples:
   cofferdam undo
   cofferdam undo 019a6f2c --format text")]
     Undo(Undo),
+    /// Look at held changes, and accept or reject them
+    ///
+    /// Changes are held where the settings say so (`hold`), or with --hold: they are kept beside the
+    /// workspace as a proposal. Without a subcommand, lists the proposals.
+    #[command(after_help = "\
+Examples:
+  cofferdam review --format text
+  cofferdam review show 019a6f2c --format text
+  cofferdam review accept 019a6f2c --view 2.5f0c1d9a77e1
+  cofferdam review accept 019a6f2c --hunk 4be0a1f29c77 --hunk 90cd12ab34ef
+  cofferdam review reject 019a6f2c --hunk 77aa01be9d20 -m 'keep the old name'
+  cofferdam review interactive 019a6f2c")]
+    Review(Review),
     /// Look at the cache of compiled code, or empty it
     Cache(Cache),
     /// Say what this machine offers and what is missing
@@ -358,6 +374,7 @@ impl Command {
             | Self::Policy(Policy { printed, .. })
             | Self::Log(Log { printed, .. })
             | Self::Undo(Undo { printed, .. })
+            | Self::Review(Review { printed, .. })
             | Self::Cache(Cache { printed, .. })
             | Self::Doctor(printed)
             | Self::Health(printed) => printed.format,

@@ -110,7 +110,8 @@ Examples:
     Install(Install),
     /// Get the newest of what is installed, and show what is different
     ///
-    /// What asks for more than was accepted, has another signer or lost its signature is refused
+    /// From a registry, where the tag is a semantic version: the highest version in the range that
+    /// cofferdam.lock has. What asks for more than was accepted, has another signer or lost its signature is refused
     /// until you say otherwise.
     #[command(after_help = "\
 Examples:
@@ -153,10 +154,19 @@ pub struct Install {
     /// Refuse anything but this content
     #[arg(long, value_name = "SHA256", requires = "source")]
     pub digest: Option<Digest>,
+    /// The versions that `plugin update` takes, such as '>=1.2, <3' [default: those that are
+    /// compatible with the tag, where it is a semantic version]
+    #[arg(long, value_name = "VERSIONS", requires = "source", value_parser = versions)]
+    pub range: Option<semver::VersionReq>,
     #[command(flatten)]
     pub accepted: Accepted,
     #[command(flatten)]
     pub granting: Granting,
+}
+
+/// Parses a range of versions; the error has no trait that clap needs.
+fn versions(text: &str) -> Result<semver::VersionReq, String> {
+    text.parse().map_err(|error: semver::Error| error.to_string())
 }
 
 #[derive(Debug, Args)]
@@ -214,6 +224,18 @@ pub struct PluginNew {
     /// What the plugin is
     #[arg(long, value_enum, default_value = "tool")]
     pub kind: PluginKind,
+    /// Where a tool in Rust gets the SDK from [default: released, once this version is]
+    #[arg(long, value_enum)]
+    pub sdk: Option<SdkSource>,
+}
+
+/// Where a project in Rust gets `cofferdam-sdk` from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SdkSource {
+    /// From crates.io
+    Released,
+    /// A copy in the project, which builds without a registry
+    Bundled,
 }
 
 /// The languages that there are templates in.

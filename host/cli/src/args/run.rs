@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Printed;
+use cofferdam_workspace::SessionName;
 
 #[derive(Debug, Args)]
 pub struct Run {
@@ -41,6 +42,13 @@ pub struct Narrowed {
     /// The file that an agent definition is bound to, relative to the workspace
     #[arg(long, value_name = "PATH", requires = "role")]
     pub target: Option<String>,
+    /// Hold all changes until they are accepted with `cofferdam review`
+    #[arg(long)]
+    pub hold: bool,
+    /// The session of the calls: later runs of the same session see what is held for it, and are told
+    /// what was decided. By default, each run has its own
+    #[arg(long, value_name = "NAME")]
+    pub session: Option<SessionName>,
     /// Stop each call after so many milliseconds
     #[arg(long, value_name = "N")]
     pub call_ms: Option<u32>,

@@ -22,6 +22,9 @@ pub struct Serve {
     /// `scripts,files.read_file,grep.*`; scripts call every tool of the role
     #[arg(long, value_name = "scripts[,TOOL...]", value_delimiter = ',')]
     pub tools: Vec<String>,
+    /// Hold the changes of all calls until they are accepted with `cofferdam review`
+    #[arg(long)]
+    pub hold: bool,
     /// List the schemas of the tools' answers too: for programs, at the cost of tokens for a model
     #[arg(long)]
     pub output_schemas: bool,

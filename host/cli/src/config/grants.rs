@@ -18,6 +18,8 @@ use cofferdam_workspace::bounded_text;
 
 const GRANTS: &str = "grants";
 
+const CONFIG: &str = "config";
+
 /// To which plugin an existing entry of the same name belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
@@ -59,7 +61,12 @@ pub fn with_grant(
     let inline = document.get(GRANTS).is_some_and(Item::is_inline_table);
     let grants =
         document.get_mut(GRANTS).and_then(Item::as_table_like_mut).ok_or(no_table(GRANTS))?;
-    if *granted == Capabilities::NONE && owner != Owner::BuiltIn {
+    // A plugin that is granted nothing still reads its configuration.
+    let is_configured = grants
+        .get(plugin)
+        .and_then(Item::as_table_like)
+        .is_some_and(|entry| owner != Owner::Other && entry.contains_key(CONFIG));
+    if *granted == Capabilities::NONE && owner != Owner::BuiltIn && !is_configured {
         grants.remove(plugin);
         if grants.is_empty() {
             document.remove(GRANTS);
@@ -81,7 +88,11 @@ pub fn with_grant(
         .and_then(Item::as_table_like_mut)
         .ok_or_else(|| no_table(&format!("{GRANTS}.{plugin}")))?;
     if owner == Owner::Other || *granted == Capabilities::NONE {
+        let config = entry.remove(CONFIG).filter(|_| is_configured);
         entry.clear();
+        if let Some(config) = config {
+            entry.insert(CONFIG, config);
+        }
     }
     set_capabilities(entry, granted);
     if is_last {
@@ -422,7 +433,9 @@ mod tests {
             agents,
             http,
             network,
+            config,
         } = &full;
+        assert!(config.is_empty());
         assert!(!arguments.is_empty() && !starts.is_empty());
         assert!(
             *files > Files::None
@@ -470,6 +483,23 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_stays_with_its_plugin() {
+        let text = "[grants.a]\nfiles = 'read'\n[grants.a.config]\nkey = '${KEY}'\n\
+                    [grants.b]\n[limits]\ncall-ms = 100\n";
+        for (granted, owner, stays) in [
+            (set(&["files=write"]), Owner::Known, true),
+            (set(&[]), Owner::Known, true),
+            (set(&["files=write"]), Owner::Other, false),
+            (set(&[]), Owner::Other, false),
+        ] {
+            let text = with_grant(text, "a", &granted, owner).unwrap();
+            let left = entry(&text).unwrap_or_default();
+            assert_eq!(left.config.contains_key("key"), stays, "{owner:?}: {text}");
+            assert_eq!(left.capabilities(), granted);
+        }
+    }
+
+    #[test]
     fn another_plugin_of_the_same_name_inherits_nothing() {
         let full = entry(FULL).unwrap().capabilities();
         for granted in [set(&["process=git", "http=https://a.example"]), set(&["cache"]), full] {
@@ -492,6 +522,7 @@ mod tests {
                     agents: granted.agents.clone(),
                     http: granted.http.iter().cloned().map(OriginSettings::new).collect(),
                     network: Vec::new(),
+                    config: BTreeMap::new(),
                 };
                 assert_eq!(left, wanted, "{text}");
                 // A known plugin keeps the fields of what stays granted.

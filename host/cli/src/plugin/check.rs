@@ -29,7 +29,8 @@ pub fn execute(path: &Path, output: &Output) -> Result<u8, CliError> {
         (manifest, findings)
     } else {
         let bytes = fs::read(path).map_err(|error| usage(&error))?;
-        component(path, &bytes)?
+        let Component { manifest, of_manifest, of_component } = component(path, &bytes)?;
+        (manifest, of_manifest.into_iter().chain(of_component).collect())
     };
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
@@ -68,15 +69,22 @@ fn folder(folder: &Path) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
         findings.push(Finding::warning(place(), problem, cure));
         return Ok((Some(written), findings));
     }
-    let (of_component, found) = component(&packed, &fs::read(&packed)?)?;
-    match of_component {
+    let found = component(&packed, &fs::read(&packed)?)?;
+    match found.manifest {
         Some(of_component) if of_component == written => {
-            // Problems of the manifest are reported for the file that the author wrote, not again
-            // for the packed copy.
-            findings.extend(found.into_iter().filter(|finding| finding.place.pointer.is_none()));
+            // What is wrong with the manifest is reported for the file that the author wrote.
+            findings.extend(found.of_component.into_iter().map(|finding| {
+                match &finding.place.pointer {
+                    Some(pointer) => {
+                        Finding { place: check::manifest_place(&path, pointer), ..finding }
+                    }
+                    None => finding,
+                }
+            }));
         }
         _ => {
-            findings.extend(found);
+            findings.extend(found.of_manifest);
+            findings.extend(found.of_component);
             let problem = format!("the manifest inside is not that of {}", path.display());
             findings.push(Finding::error(place(), problem, "build and pack it anew"));
         }
@@ -84,16 +92,28 @@ fn folder(folder: &Path) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
     Ok((Some(written), findings))
 }
 
-fn component(path: &Path, bytes: &[u8]) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
+/// What is found in a packed component.
+struct Component {
+    manifest: Option<Manifest>,
+    /// What is wrong with the manifest itself.
+    of_manifest: Vec<Finding>,
+    /// What is wrong with the component, and with what its manifest says of it.
+    of_component: Vec<Finding>,
+}
+
+fn component(path: &Path, bytes: &[u8]) -> Result<Component, CliError> {
     let file = path.display().to_string();
-    let Checked { manifest, mut findings } = check::packed(&file, bytes);
+    let Checked { manifest, findings } = check::packed(&file, bytes);
+    let is_of_manifest = |finding: &Finding| finding.place.pointer.is_some();
+    let (of_manifest, mut of_component) =
+        findings.into_iter().partition::<Vec<_>, _>(is_of_manifest);
     // Without a cache it only takes longer.
     let cache = Directories::find().and_then(|its| CodeCache::open(&its.cache).ok());
     let runtime = Runtime::new(1, cache).map_err(CliError::host)?;
     let compiler = Compiler::new(Helper::current(), &Limits::DEFAULT);
     let runtime = runtime.compiling_with(Some(compiler));
-    findings.extend(runtime.check(&file, bytes, manifest.as_ref()));
-    Ok((manifest, findings))
+    of_component.extend(runtime.check(&file, bytes, manifest.as_ref()));
+    Ok(Component { manifest, of_manifest, of_component })
 }
 
 fn in_words(finding: &Finding) -> String {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use semver::VersionReq;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -29,7 +30,7 @@ pub struct Session {
     pub store: Store,
     pub directories: Directories,
     pub runtime: Runtime,
-    distribution: Distribution,
+    pub distribution: Distribution,
     built_in: BTreeSet<String>,
 }
 
@@ -107,6 +108,7 @@ impl Session {
             "state": if is_other { "updated" } else { "installed" },
             "version": locked.version,
             "source": locked.source,
+            "range": locked.range,
             "digest": locked.digest,
             "signer": locked.signer,
             "tools": plan.candidate.manifest.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
@@ -152,13 +154,14 @@ pub fn wish(accepted: &Accepted) -> Result<Wish, CliError> {
         digest: None,
         accept_signer: accepted.accept_signer,
         accept_source: accepted.accept_source,
+        range: None,
     })
 }
 
 pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, CliError> {
     let session = Session::open(global)?;
     let lock = install::lock(&session.workspace)?;
-    let wish = Wish { digest: args.digest, ..wish(&args.accepted)? };
+    let wish = Wish { digest: args.digest, range: args.range.clone(), ..wish(&args.accepted)? };
     let Some(name) = &args.source else {
         return install_locked(&session, &lock, args, &wish, output);
     };
@@ -173,6 +176,7 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
         }
     } else {
         let source = source(&session, name)?;
+        check_range(&source, args.range.as_ref())?;
         let installer = session.installer();
         let considered = installer.consider(&source, SourceOrigin::User, &wish);
         let mut plan = session.runtime.block_on(considered)?;
@@ -184,6 +188,22 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
     warn_of_overrides(global, &session, &plan.candidate.manifest.name)?;
     output.document(&json!({ "plugins": [document] }))?;
     Ok(exit::OK)
+}
+
+/// Refuses a range that says nothing about the source, or that its own version is not in.
+fn check_range(source: &Source, range: Option<&VersionReq>) -> Result<(), CliError> {
+    let Some(range) = range else { return Ok(()) };
+    match source.release() {
+        Some((_, version)) if range.matches(&version) => Ok(()),
+        Some((_, version)) => Err(CliError::usage(format!(
+            "--range: {version} is not in {range}, so the range has to be another"
+        ))),
+        None => Err(CliError::usage(
+            "--range is for a tag of a registry that is a semantic version, as in \
+             oci://ghcr.io/ada/lines:1.2.0"
+                .to_owned(),
+        )),
+    }
 }
 
 /// Refuses the options that are about a single plugin if the command is for all of them.

@@ -23,7 +23,7 @@ use cofferdam_plugin::pack;
 use cofferdam_plugin::registry::Plugin;
 use cofferdam_plugin::signature::Signer;
 use cofferdam_plugin::store::Store;
-use cofferdam_plugin::typed::{self, wit};
+use cofferdam_plugin::typed::{self, Beside, wit};
 
 pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Result<u8, CliError> {
     match command {
@@ -115,11 +115,12 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
         })?;
         (plugin.component.clone(), name.to_owned())
     };
-    let bytes = fs::read(file).map_err(|error| usage(&error))?;
+    let bytes = fs::read(&file).map_err(|error| usage(&error))?;
     let (manifest, left_out) = match pack::packed_manifest(&bytes).map_err(|error| usage(&error))? {
         Some(manifest) => (manifest, None),
         None => {
-            let derived = typed::derive(&bytes, &called).map_err(|error| usage(&error))?;
+            let derived = typed::derive(&bytes, &called, &Beside::read(&file))
+                .map_err(|error| usage(&error))?;
             (derived.manifest, Some(derived.left_out))
         }
     };

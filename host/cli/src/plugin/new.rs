@@ -10,13 +10,20 @@ use std::path::{Path, PathBuf};
 use include_dir::{Dir, include_dir};
 use serde_json::json;
 
-use crate::args::{Format, Language, PluginKind, PluginNew};
+use crate::args::{Format, Language, PluginKind, PluginNew, SdkSource};
 use crate::output::Output;
 use crate::{CliError, exit};
 use cofferdam_plugin::manifest::{NAME_FORM, is_name};
 
 static TEMPLATES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 static INTERFACES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit/deps");
+static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/sdk/src");
+
+/// The directory of the SDK's copy in a project.
+const SDK_DIRECTORY: &str = "sdk";
+
+/// Whether `cofferdam-sdk` of this version is on crates.io. A release sets it.
+const SDK_IS_RELEASED: bool = false;
 
 /// The suffix of template files whose names would have an effect in this repository, such as
 /// `Cargo.toml`.
@@ -26,7 +33,9 @@ const SUFFIX: &str = ".template";
 fn folders(template: &'static str) -> impl Iterator<Item = &'static str> {
     let tool = template.ends_with("-tool").then_some("tool");
     let rust = template.starts_with("rust-").then_some("rust");
-    iter::once(template).chain(tool).chain(rust)
+    // Its world stands in the place of the one that all tools share.
+    let script = template.contains("script-").then_some("script");
+    iter::once(template).chain(tool).chain(rust).chain(script)
 }
 
 /// The template for a language and a kind, if there is one.
@@ -55,7 +64,8 @@ pub fn execute(args: &PluginNew, output: &Output) -> Result<u8, CliError> {
                 .to_owned(),
         ));
     };
-    let files = files(template, name).map_err(CliError::host)?;
+    let default = if SDK_IS_RELEASED { SdkSource::Released } else { SdkSource::Bundled };
+    let files = files(template, name, args.sdk.unwrap_or(default)).map_err(CliError::host)?;
     let folder = args.directory.clone().unwrap_or_else(|| PathBuf::from(name));
     write(&folder, &files)?;
     if output.format() == Format::Text {
@@ -76,13 +86,31 @@ pub fn execute(args: &PluginNew, output: &Output) -> Result<u8, CliError> {
 }
 
 /// The files of a project, by their paths in it.
-fn files(template: &'static str, name: &str) -> Result<BTreeMap<PathBuf, Vec<u8>>, String> {
+fn files(
+    template: &'static str,
+    name: &str,
+    sdk: SdkSource,
+) -> Result<BTreeMap<PathBuf, Vec<u8>>, String> {
     let mut files = BTreeMap::new();
+    let version = env!("CARGO_PKG_VERSION");
+    let dependency = match sdk {
+        SdkSource::Released => format!("cofferdam-sdk = \"{version}\""),
+        SdkSource::Bundled => {
+            format!("cofferdam-sdk = {{ version = \"{version}\", path = \"{SDK_DIRECTORY}\" }}")
+        }
+    };
     for folder in folders(template) {
         let directory = TEMPLATES.get_dir(folder).ok_or(format!("no template {folder}"))?;
         for file in files_below(directory) {
             let path = file.path().strip_prefix(folder).map_err(|error| error.to_string())?;
-            files.insert(project_path(path), fill(file.contents(), name));
+            files.insert(project_path(path), fill(file.contents(), name, &dependency));
+        }
+    }
+    if template == "rust-tool" && sdk == SdkSource::Bundled {
+        let directory = Path::new(SDK_DIRECTORY);
+        files.insert(directory.join("Cargo.toml"), sdk_manifest()?.into_bytes());
+        for file in files_below(&SDK) {
+            files.insert(directory.join("src").join(file.path()), file.contents().to_vec());
         }
     }
     for file in files_below(&INTERFACES) {
@@ -105,12 +133,36 @@ fn project_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Replaces `{{name}}` and `{{crate}}` in a file. A file that is not UTF-8 is not changed.
-fn fill(contents: &[u8], name: &str) -> Vec<u8> {
-    match std::str::from_utf8(contents) {
-        Ok(text) => {
-            text.replace("{{name}}", name).replace("{{crate}}", &name.replace('-', "_")).into()
+/// The manifest of the SDK without what it inherits from this project's workspace.
+fn sdk_manifest() -> Result<String, String> {
+    let parse = |text: &str| text.parse::<toml::Table>().map_err(|error| error.to_string());
+    let workspace = parse(include_str!("../../../../Cargo.toml"))?;
+    let workspace = workspace.get("workspace").ok_or("no [workspace]")?;
+    let mut sdk = parse(include_str!("../../../../plugins/sdk/Cargo.toml"))?;
+    for key in ["dev-dependencies", "lints"] {
+        sdk.remove(key);
+    }
+    for key in ["package", "dependencies"] {
+        let Some(toml::Value::Table(table)) = sdk.get_mut(key) else { continue };
+        table.remove("readme");
+        for (name, value) in table {
+            if value.get("workspace").and_then(toml::Value::as_bool) == Some(true) {
+                let of_workspace = workspace.get(key).and_then(|table| table.get(name));
+                *value = of_workspace.ok_or(format!("the workspace has no {name}"))?.clone();
+            }
         }
+    }
+    toml::to_string(&sdk).map_err(|error| error.to_string())
+}
+
+/// Replaces `{{name}}`, `{{crate}}` and `{{sdk}}` in a file. A file that is not UTF-8 is not changed.
+fn fill(contents: &[u8], name: &str, sdk: &str) -> Vec<u8> {
+    match std::str::from_utf8(contents) {
+        Ok(text) => text
+            .replace("{{name}}", name)
+            .replace("{{crate}}", &name.replace('-', "_"))
+            .replace("{{sdk}}", sdk)
+            .into(),
         Err(_) => contents.to_vec(),
     }
 }
@@ -158,7 +210,7 @@ mod tests {
         for template in templates() {
             let place = tempfile::tempdir().unwrap();
             let folder = place.path().join("x");
-            let files = files(template, "my-plugin_2").unwrap();
+            let files = files(template, "my-plugin_2", SdkSource::Bundled).unwrap();
             write(&folder, &files).unwrap();
             for (path, contents) in &files {
                 let text = String::from_utf8_lossy(contents);
@@ -193,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_interfaces_are_those_of_this_version() {
-        let files = files("rust-tool", "x").unwrap();
+        let files = files("rust-tool", "x", SdkSource::Bundled).unwrap();
         for (path, text) in [
             ("wit/deps/tool/tool.wit", include_str!("../../../../wit/deps/tool/tool.wit")),
             ("wit/deps/host/host.wit", include_str!("../../../../wit/deps/host/host.wit")),
@@ -207,9 +259,38 @@ mod tests {
     }
 
     #[test]
+    fn the_sdk_is_a_crate_without_a_workspace() {
+        let files = files("rust-tool", "x", SdkSource::Bundled).unwrap();
+        let text = |path: &str| String::from_utf8_lossy(&files[Path::new(path)]).into_owned();
+        let dependency = "cofferdam-sdk = { version = \"";
+        assert!(text("Cargo.toml").contains(dependency), "{}", text("Cargo.toml"));
+        let manifest = text("sdk/Cargo.toml");
+        assert!(!manifest.contains("workspace"), "{manifest}");
+        let manifest: toml::Table = manifest.parse().unwrap();
+        assert_eq!(manifest["package"]["version"].as_str(), Some(env!("CARGO_PKG_VERSION")));
+        assert!(files.contains_key(Path::new("sdk/src/bindings.rs")));
+
+        let released = super::files("rust-tool", "x", SdkSource::Released).unwrap();
+        let manifest = String::from_utf8_lossy(&released[Path::new("Cargo.toml")]).into_owned();
+        let wanted = format!("\ncofferdam-sdk = \"{}\"\n", env!("CARGO_PKG_VERSION"));
+        assert!(manifest.contains(&wanted), "{manifest}");
+        assert!(released.keys().all(|path| !path.starts_with("sdk")));
+    }
+
+    #[test]
+    fn scripts_can_import_files() {
+        for template in ["javascript-tool", "typescript-tool"] {
+            let files = files(template, "x", SdkSource::Bundled).unwrap();
+            let world = String::from_utf8_lossy(&files[Path::new("wit/world.wit")]).into_owned();
+            assert!(world.contains("import wasi:filesystem/types@"), "{template}: {world}");
+            assert!(files.contains_key(Path::new("src/files.js")), "{template}");
+        }
+    }
+
+    #[test]
     fn nothing_is_overwritten() {
         let place = tempfile::tempdir().unwrap();
-        let files = files("c-tool", "x").unwrap();
+        let files = files("c-tool", "x", SdkSource::Bundled).unwrap();
         let error = write(place.path(), &files).unwrap_err().to_string();
         assert!(error.contains("is there already"), "{error}");
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);

@@ -10,6 +10,7 @@ use crate::{CliError, exit, setup};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::distribution::oci::Artifact;
 use cofferdam_plugin::pack;
+use cofferdam_plugin::revocation::{self, List};
 use cofferdam_plugin::signature::SUFFIX;
 use cofferdam_plugin::source::{Reference, Version};
 
@@ -24,12 +25,13 @@ pub fn execute(file: &Path, reference: &str, output: &Output) -> Result<u8, CliE
         )));
     }
     let bytes = std::fs::read(file).map_err(|error| usage(&error))?;
-    let manifest = pack::manifest(&bytes, &pack::called(file)).map_err(|error| usage(&error))?;
+    if matches!(&reference.version, Version::Tag(tag) if tag == revocation::TAG) {
+        return push_list(file, &reference, &bytes, output);
+    }
+    let manifest =
+        pack::manifest(&bytes, &pack::called(file), Some(file)).map_err(|error| usage(&error))?;
     let imports = pack::imports(&bytes).map_err(|error| usage(&error))?;
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(SUFFIX);
-    let beside = PathBuf::from(beside);
-    let signature = beside.is_file().then(|| setup::read_input(&beside)).transpose()?;
+    let signature = signature(file)?;
     let artifact = Artifact {
         bytes: &bytes,
         signature: signature.as_deref(),
@@ -51,6 +53,47 @@ pub fn execute(file: &Path, reference: &str, output: &Output) -> Result<u8, CliE
         "by_digest": fixed.to_string(),
         "digest": Digest::of(&bytes),
         "has_signature": signature.is_some(),
+    }))?;
+    Ok(exit::OK)
+}
+
+/// The signature in the file beside a file, if there is one.
+fn signature(file: &Path) -> Result<Option<String>, CliError> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(SUFFIX);
+    let beside = PathBuf::from(beside);
+    beside.is_file().then(|| setup::read_input(&beside)).transpose()
+}
+
+/// Publishes a list of revocations, which has to be signed.
+fn push_list(
+    file: &Path,
+    reference: &Reference,
+    bytes: &[u8],
+    output: &Output,
+) -> Result<u8, CliError> {
+    let usage = |why: String| CliError::usage(format!("{}: {why}", file.display()));
+    let list = List::parse(bytes).map_err(|error| usage(error.to_string()))?;
+    let signature = signature(file)?.ok_or_else(|| {
+        usage(format!("it is not signed: `minisign -Sm {}` signs it", file.display()))
+    })?;
+    let artifact = Artifact {
+        bytes,
+        signature: Some(&signature),
+        name: revocation::TAG,
+        version: "1",
+        description: "Which versions of this plugin must not run any more",
+        license: None,
+        imports: &[],
+    };
+    let runtime = setup::current_thread_runtime()?;
+    let digest = runtime
+        .block_on(setup::distribution()?.push(reference, &artifact))
+        .map_err(InstallError::from)?;
+    output.document(&json!({
+        "reference": reference.to_string(),
+        "by_digest": Reference { version: Version::Digest(digest), ..reference.clone() }.to_string(),
+        "revoked": list.revoked.len(),
     }))?;
     Ok(exit::OK)
 }

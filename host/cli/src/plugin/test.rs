@@ -140,7 +140,8 @@ fn manifest(
     };
     let usage = |error: &dyn std::fmt::Display| CliError::usage(format!("{name}: {error}"));
     let bytes = std::fs::read(file).map_err(|error| usage(&error))?;
-    let manifest = pack::manifest(&bytes, &pack::called(file)).map_err(|error| usage(&error))?;
+    let manifest =
+        pack::manifest(&bytes, &pack::called(file), Some(file)).map_err(|error| usage(&error))?;
     let is_granted = settings.iter().any(|layer| layer.grants.contains_key(&manifest.name));
     if !is_granted {
         // No option grants agents, which run without a sandbox, programs that are left running, which

@@ -1,5 +1,6 @@
 //! `cofferdam plugin update`: fetches newer versions of installed plugins.
 
+use semver::VersionReq;
 use serde_json::{Value, json};
 
 use super::install::{Session, refuse_single_plugin_options, unchanged, wish};
@@ -8,6 +9,7 @@ use crate::install::{self, InstallError, Wish};
 use crate::output::Output;
 use crate::{CliError, exit};
 use cofferdam_plugin::lock::Locked;
+use cofferdam_plugin::source::{self, Reference, Source, SourceOrigin, Version};
 
 pub fn execute(global: &Global, args: &Update, output: &Output) -> Result<u8, CliError> {
     let session = Session::open(global)?;
@@ -55,22 +57,56 @@ fn one(
     }
     let installer = session.installer();
     let origin = accepted.source_origin(name, locked);
-    let plan = session.runtime.block_on(installer.consider(&locked.source, origin, wish))?;
+    let Newest { source, beyond_range } = newest(session, locked, origin)?;
+    let wish = Wish { range: locked.range.clone(), ..wish.clone() };
+    let plan = session.runtime.block_on(installer.consider(&source, origin, &wish))?;
     let candidate = &plan.candidate;
     if candidate.manifest.name != *name {
         let (from, found) = (candidate.source.to_string(), candidate.manifest.name.clone());
         return Err(InstallError::OtherName { from, found, wanted: name.to_owned() }.into());
     }
-    if candidate.digest == locked.digest && candidate.signer == locked.signer {
-        return Ok(unchanged(name, locked));
-    }
-    if args.dry_run {
-        return Ok(json!({
+    let is_same = candidate.digest == locked.digest && candidate.signer == locked.signer;
+    let mut document = if is_same && source == locked.source {
+        unchanged(name, locked)
+    } else if args.dry_run {
+        json!({
             "plugin": name,
             "state": "newer",
             "asks_for": plan.ask.each().map(|each| each.in_words()).collect::<Vec<_>>(),
+            "source": source,
             "changes": plan.changes,
-        }));
+        })
+    } else {
+        let again = format!("cofferdam plugin update {name}");
+        session.install_planned(&plan, &args.granting, &again)?
+    };
+    if let (Some(beyond), Some(document)) = (beyond_range, document.as_object_mut()) {
+        document.insert("beyond_range".to_owned(), beyond.into());
     }
-    session.install_planned(&plan, &args.granting, &format!("cofferdam plugin update {name}"))
+    Ok(document)
+}
+
+/// Where the newest version of a plugin is.
+struct Newest {
+    source: Source,
+    /// The tag of a higher version that is not in the range.
+    beyond_range: Option<String>,
+}
+
+/// Finds the highest version in the range of a plugin whose tag is a semantic version. All other
+/// sources are where they were.
+fn newest(session: &Session, locked: &Locked, origin: SourceOrigin) -> Result<Newest, CliError> {
+    let source = locked.source.clone();
+    let (Some((reference, current)), Some(range)) = (locked.source.release(), &locked.range) else {
+        return Ok(Newest { source, beyond_range: None });
+    };
+    let tags = session.distribution.tags(reference, origin);
+    let tags = session.runtime.block_on(tags).map_err(InstallError::from)?;
+    let found = source::newest(&tags, range, &current);
+    let source = found.map_or(source, |tag| {
+        Source::Registry(Reference { version: Version::Tag(tag.clone()), ..reference.clone() })
+    });
+    let current = found.and_then(|tag| source::release(tag)).unwrap_or(current);
+    let beyond_range = source::newest(&tags, &VersionReq::STAR, &current).cloned();
+    Ok(Newest { source, beyond_range })
 }

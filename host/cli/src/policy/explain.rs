@@ -1,5 +1,8 @@
 //! `cofferdam policy explain`: says why something is allowed or not, with the line of the setting.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -7,7 +10,11 @@ use crate::config::{Layers, grants};
 use crate::output::Output;
 use crate::{CliError, exit, setup};
 use cofferdam_core::policy::{Capability, NetworkRules, Policy, ProgramRules, SecretSettings};
+use cofferdam_engine::journal::{Entry, Journal};
 use cofferdam_plugin::registry::{Plugin, ToolEntry};
+
+/// How many calls with refused origins are shown.
+const MAX_CALLS: usize = 100;
 
 pub fn execute(
     global: &Global,
@@ -39,6 +46,8 @@ pub fn execute(
         "entry": entry_of(&layers, plugin),
         "capabilities": capabilities(host.policy(), &layers, plugin),
         "secrets": secrets(host.policy(), plugin),
+        "config": host.policy().config(name_of(plugin)).into_keys().collect::<Vec<_>>(),
+        "refused_origins": refused_origins(global, host.policy(), plugin)?,
         "limits": host.policy().limits().lowered(&plugin.manifest.limits).settings(),
     });
     if let (Some(tool), Some(fields)) = (tool, document.as_object_mut()) {
@@ -46,6 +55,44 @@ pub fn execute(
     }
     output.document(&document)?;
     Ok(exit::OK)
+}
+
+/// The latest calls in which a plugin tried to send requests to origins that it is still not granted,
+/// by origin, with the command that grants it.
+fn refused_origins(
+    global: &Global,
+    policy: &Policy,
+    plugin: &Plugin,
+) -> Result<Vec<Value>, CliError> {
+    let name = name_of(plugin);
+    let is_of_plugin = |entry: &Entry| match entry {
+        Entry::Call(record) => record.plugin() == Some(name) && !record.refused_hosts.is_empty(),
+        _ => false,
+    };
+    let journal = Journal::new(Arc::new(setup::workspace(global)?));
+    let (calls, _) = journal.latest(MAX_CALLS, is_of_plugin)?;
+    let granted = policy.capabilities(name, plugin.built_in, &plugin.manifest.requests);
+    let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    for entry in &calls {
+        let Entry::Call(record) = entry else { continue };
+        for origin in &record.refused_hosts {
+            let of_origin = found.entry(origin.clone()).or_default();
+            *of_origin = (of_origin.0 + 1, record.timestamp.to_string());
+        }
+    }
+    let is_granted =
+        |origin: &str| origin.parse().is_ok_and(|origin| granted.http.contains(&origin));
+    let refused = found.into_iter().filter(|(origin, _)| !is_granted(origin));
+    Ok(refused
+        .map(|(origin, (calls, last))| {
+            let why = format!("`cofferdam policy grant {name} http={origin}` grants it");
+            json!({ "origin": origin, "calls": calls, "last": last, "why": why })
+        })
+        .collect())
+}
+
+fn name_of(plugin: &Plugin) -> &str {
+    &plugin.manifest.name
 }
 
 /// The secrets of the settings that not all origins of a plugin may receive: a call that has read one,

@@ -226,6 +226,7 @@ impl CheckedDefinition {
             scope,
             limits: crate::policy::LimitSettings::default(),
             contract: None,
+            hold: false,
             executed: crate::policy::Executed::default(),
         };
         Ok(Role::new(name, &settings)?)

@@ -6,6 +6,9 @@ use std::time::Duration;
 use super::{AgentSettings, PolicyError};
 use crate::name::RoleName;
 
+/// The variable with an agent's own name in the settings, for the record of its calls.
+pub const AGENT_VARIABLE: &str = "COFFERDAM_AGENT";
+
 /// The default timeout of an agent.
 pub const AGENT_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -148,11 +151,12 @@ impl Agent {
     }
 
     /// The environment variables for it: `COFFERDAM_ROLE`, the role that `cofferdam` then uses for
-    /// its calls, and `COFFERDAM_MAX_TURNS`.
+    /// its calls, `COFFERDAM_AGENT`, its name for the record of them, and `COFFERDAM_MAX_TURNS`.
     pub fn variables(&self) -> Vec<(String, String)> {
         let role = self.role.clone().map(|role| (ROLE_VARIABLE.to_owned(), role.into()));
         let turns = self.max_turns.map(|n| (TURNS_VARIABLE.to_owned(), n.to_string()));
-        role.into_iter().chain(turns).collect()
+        let name = (AGENT_VARIABLE.to_owned(), self.name.clone());
+        role.into_iter().chain([name]).chain(turns).collect()
     }
 
     /// The timeout of an answer.
@@ -195,9 +199,11 @@ mod tests {
         assert_eq!(designer.contract(), Some("tdd-task-executor"));
         assert_eq!(designer.max_turns().map(NonZeroU32::get), Some(15));
         let turns = ("COFFERDAM_MAX_TURNS".to_owned(), "15".to_owned());
-        assert_eq!(designer.variables(), [turns]);
+        let name = |name: &str| ("COFFERDAM_AGENT".to_owned(), name.to_owned());
+        assert_eq!(designer.variables(), [name("designer"), turns]);
         let qa = policy.agent("qa").unwrap();
-        assert_eq!(qa.variables(), [("COFFERDAM_ROLE".to_owned(), "mine".to_owned())]);
+        let role = ("COFFERDAM_ROLE".to_owned(), "mine".to_owned());
+        assert_eq!(qa.variables(), [role, name("qa")]);
         assert_eq!((qa.role(), qa.timeout()), (Some(&"mine".into()), AGENT_TIMEOUT));
         assert!(policy.agent("main").is_none());
     }

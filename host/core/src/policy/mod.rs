@@ -30,7 +30,8 @@ use crate::name::RoleName;
 use pattern::Pattern;
 
 pub use agents::{
-    AGENT_TIMEOUT, Agent, AgentCommand, AgentCommandError, ROLE_VARIABLE, is_name as is_agent_name,
+    AGENT_TIMEOUT, AGENT_VARIABLE, Agent, AgentCommand, AgentCommandError, ROLE_VARIABLE,
+    is_name as is_agent_name,
 };
 pub use arguments::{
     ArgumentDenial, ArgumentPattern, ArgumentPatternError, ArgumentSettings, ProgramRules,
@@ -68,6 +69,7 @@ pub struct Policy {
     programs: ProgramSettings,
     agents: BTreeMap<String, Agent>,
     ask: Vec<Pattern>,
+    hold: Vec<Pattern>,
     executed: Executed,
     secrets: Arc<SecretFiles>,
 }
@@ -116,6 +118,8 @@ pub struct Grant {
     pub path_argument: Option<String>,
     /// Whether the user has to approve this call first.
     pub ask: bool,
+    /// Whether its changes are held until a user accepts them.
+    pub hold: bool,
 }
 
 impl Policy {
@@ -153,6 +157,7 @@ impl Policy {
             programs: ProgramSettings::default(),
             agents: BTreeMap::new(),
             ask: Vec::new(),
+            hold: Vec::new(),
             executed: Executed::default(),
             secrets: Arc::default(),
         };
@@ -171,6 +176,10 @@ impl Policy {
             policy.ask.extend(
                 Pattern::parse_all(&layer.ask)
                     .map_err(|message| PolicyError { place: "ask".to_owned(), message })?,
+            );
+            policy.hold.extend(
+                Pattern::parse_all(&layer.hold)
+                    .map_err(|message| PolicyError { place: "hold".to_owned(), message })?,
             );
             policy.executed = policy.executed.max(layer.executed);
             policy.limits = policy.limits.with(&layer.limits)?;
@@ -260,6 +269,11 @@ impl Policy {
         self.grants.get(plugin).map_or(&[], |grant| &grant.network)
     }
 
+    /// What a plugin reads as its configuration.
+    pub fn config(&self, plugin: &str) -> BTreeMap<String, String> {
+        self.grants.get(plugin).map(|grant| grant.config.clone()).unwrap_or_default()
+    }
+
     /// The tools whose calls each need the user's approval: `*`, `plugin.*` or `plugin.tool`.
     pub fn ask(&self) -> impl Iterator<Item = String> {
         self.ask.iter().map(Pattern::to_string)
@@ -274,6 +288,16 @@ impl Policy {
     /// Those of [`Self::ask`] that match none of `tools`, which are pairs of plugin and short name.
     pub fn ask_without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
         pattern::without_tools(&self.ask, tools)
+    }
+
+    /// The tools whose changes are held: `*`, `plugin.*` or `plugin.tool`.
+    pub fn hold(&self) -> impl Iterator<Item = String> {
+        self.hold.iter().map(Pattern::to_string)
+    }
+
+    /// Those of [`Self::hold`] that match none of `tools`, which are pairs of plugin and short name.
+    pub fn hold_without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
+        pattern::without_tools(&self.hold, tools)
     }
 
     /// The files that are secret, and the origins that may receive what was read there.
@@ -313,7 +337,9 @@ impl Policy {
     ///
     /// # Errors
     /// [`Denial::NotInRole`] if the role does not include the tool; [`Denial::Files`],
-    /// [`Denial::List`] and [`Denial::Switch`] if the plugin is not granted what the tool needs.
+    /// [`Denial::List`] and [`Denial::Switch`] if the plugin is not granted what the tool needs. Which
+    /// tools of a plugin that did not come with the host need programs, backends, origins or switches is
+    /// not known: without the grant, the call that uses the import ends there.
     pub fn decide(&self, subject: &Subject<'_>, role: Option<&Role>) -> Result<Grant, Denial> {
         let (plugin, tool) = (subject.plugin.to_owned(), subject.tool.to_owned());
         if let Some(role) = role.filter(|role| !role.allows(&plugin, &tool, subject.built_in)) {
@@ -327,15 +353,17 @@ impl Policy {
         }
         let capabilities = granted.meet(&wanted);
         let is_missing = |list: &GrantList| {
-            let is_optional = subject.as_granted && *list == GrantList::Http;
-            list.is_empty(&capabilities) && !list.is_empty(&wanted) && !is_optional
+            let is_checked = subject.built_in || *list == GrantList::Agents;
+            is_checked && list.is_empty(&capabilities) && !list.is_empty(&wanted)
         };
         if let Some(list) = GrantList::ALL.into_iter().find(is_missing) {
             let wanted = Capabilities { agents: self.named(&wanted.agents), ..wanted };
             let enough = Box::new(list.replaced(granted, wanted));
             return Err(Denial::List { plugin, tool, list, enough });
         }
-        let is_missing = |switch: &Capability| wanted.holds(switch) && !capabilities.holds(switch);
+        let is_missing = |switch: &Capability| {
+            subject.built_in && wanted.holds(switch) && !capabilities.holds(switch)
+        };
         let switches =
             [Capability::History, Capability::GitCommit, Capability::Background, Capability::Tools];
         if let Some(switch) = switches.into_iter().find(is_missing) {
@@ -351,6 +379,8 @@ impl Policy {
                 .and_then(|role| role.path_argument(&format!("{plugin}.{tool}")))
                 .map(str::to_owned),
             ask: self.ask.iter().any(|pattern| pattern.matches(&plugin, &tool)),
+            hold: role.is_some_and(Role::holds)
+                || self.hold.iter().any(|pattern| pattern.matches(&plugin, &tool)),
             capabilities,
         })
     }
@@ -561,6 +591,34 @@ mod tests {
         let demanding = Subject { as_granted: false, ..subject };
         let denial = policy("").unwrap().decide(&demanding, None).unwrap_err();
         assert_eq!(denial.code(), DenialCode::NotGranted);
+    }
+
+    /// Which of its tools need the rest is only known when they use it.
+    #[test]
+    fn tools_of_an_installed_plugin_are_called_with_less_than_it_requests() {
+        let requests = Capabilities {
+            files: Files::Read,
+            process: BTreeSet::from(["git".to_owned()]),
+            backends: BTreeSet::from([BackendKind::Linter]),
+            agents: BTreeSet::from(["qa".to_owned()]),
+            http: "https://a.example".parse().into_iter().collect(),
+            history: true,
+            background: true,
+            git_commit: true,
+            tools: true,
+            ..Capabilities::NONE
+        };
+        let policy = policy("[grants.stranger]\nfiles = 'read'").unwrap();
+        let subject = Subject { requests: &requests, ..subject("stranger", Files::Read) };
+        let grant = policy.decide(&subject, None).unwrap();
+        let files = Capabilities { files: Files::Read, ..Capabilities::NONE };
+        assert_eq!(grant.capabilities, files);
+        let asking = Subject { asks_agents: true, ..subject.clone() };
+        let denial = policy.decide(&asking, None).unwrap_err();
+        assert!(denial.to_string().contains("needs agents = [\"qa\"]"), "{denial}");
+        let built_in = Subject { built_in: true, ..subject };
+        let denial = policy.decide(&built_in, None).unwrap_err();
+        assert!(denial.to_string().contains("needs process = [\"git\"]"), "{denial}");
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub struct Role {
     limits: LimitSettings,
     contract: Option<String>,
     executed: Executed,
+    hold: bool,
 }
 
 impl Role {
@@ -69,6 +70,7 @@ impl Role {
             limits: settings.limits,
             contract: settings.contract.clone(),
             executed: settings.executed,
+            hold: settings.hold,
         })
     }
 
@@ -100,6 +102,11 @@ impl Role {
     /// What happens to its calls that write files which other programs execute by name.
     pub fn executed(&self) -> Executed {
         self.executed
+    }
+
+    /// Whether the changes of its calls are held until a user accepts them.
+    pub fn holds(&self) -> bool {
+        self.hold
     }
 
     /// Whether it restricts nothing: it includes every tool, and its scope is the workspace.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{
     ArgumentSettings, BackendKind, Capabilities, Executed, Files, HistorySettings, LimitSettings,
-    NetworkSettings, Origin, OriginSettings, ProgramRules, SecretSettings,
+    NetworkSettings, Origin, OriginSettings, ProgramRules, SecretSettings, header_parts,
 };
 
 /// The settings of a workspace or of a user.
@@ -39,6 +39,10 @@ pub struct Settings {
     /// Tools whose calls each need the approval of the user, who is asked by the MCP client: `*`,
     /// `plugin.*` or `plugin.tool`. If the user can't be asked, the call is denied.
     pub ask: Vec<String>,
+    /// Tools whose changes are held until a user accepts them with `cofferdam review`: `*`,
+    /// `plugin.*` or `plugin.tool`. Later calls of the same session see them, and their changes are
+    /// held as well. A role can be held as a whole.
+    pub hold: Vec<String>,
     /// What happens to calls that write files which other programs execute by name, such as
     /// `.envrc`: they are named in the answer and the journal (`named`, the default), the user is
     /// asked (`ask`), or the call is denied (`refused`). A role can be stricter.
@@ -168,6 +172,10 @@ pub struct GrantSettings {
     pub http: Vec<OriginSettings>,
     /// What its programs can reach, through a proxy of the host; without an entry, nothing.
     pub network: Vec<NetworkSettings>,
+    /// What it reads as its configuration (`wasi:config/store`), by key. Each `${NAME}` in a value
+    /// stands for that environment variable of the host; such values are redacted in answers,
+    /// messages and the journal.
+    pub config: BTreeMap<String, String>,
 }
 
 impl GrantSettings {
@@ -184,6 +192,10 @@ impl GrantSettings {
     pub(super) fn check(&self) -> Result<(), (String, String)> {
         for (number, entry) in self.network.iter().enumerate() {
             entry.check().map_err(|why| (format!("network[{number}]"), why))?;
+        }
+        for (key, value) in &self.config {
+            header_parts(value)
+                .map_err(|why| (format!("config.{key}"), format!("its value {why}")))?;
         }
         self.program_rules().check_grant(&self.process)
     }
@@ -206,6 +218,7 @@ impl GrantSettings {
             agents,
             http,
             network: _,
+            config: _,
         } = self;
         Capabilities {
             files: *files,
@@ -262,6 +275,9 @@ pub struct RoleSettings {
     /// The contract of its agents' answers.
     #[serde(default)]
     pub contract: Option<String>,
+    /// Whether the changes of all its calls are held until a user accepts them.
+    #[serde(default)]
+    pub hold: bool,
     /// What happens to its calls that write files which other programs execute by name, if that is
     /// stricter than `executed` of the settings: `named`, `ask` or `refused`.
     #[serde(default)]

@@ -12,8 +12,9 @@ use cofferdam_core::outcome::{HostCode, LimitCode, NO_DESCRIPTOR};
 pub enum Stop {
     /// It exceeded a limit.
     Limit(LimitCode),
-    /// Its programs wrote too much, or a disk is full: the code, and what happened.
-    Storage(HostCode, String),
+    /// Its programs wrote too much, a disk is full, or it used what is not granted: the code, and what
+    /// happened.
+    Ended(HostCode, String),
     /// It crashed, or its result can't be read.
     Trap(String),
     /// The call was cancelled.
@@ -26,7 +27,7 @@ impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Limit(limit) => write!(f, "stopped at the limit {}", limit.as_str()),
-            Self::Storage(code, message) => write!(f, "{}: {message}", code.as_str()),
+            Self::Ended(code, message) => write!(f, "{}: {message}", code.as_str()),
             Self::Trap(message) => write!(f, "the plugin crashed: {message}"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Descriptors => f.write_str(NO_DESCRIPTOR),
@@ -177,7 +178,7 @@ impl Control {
             None
         } else if self.own.is_some() {
             let message = "the call and the tools that it called took too long (program-call-ms)";
-            Some(Stop::Storage(LimitCode::WallClockLimit.into(), message.to_owned()))
+            Some(Stop::Ended(LimitCode::WallClockLimit.into(), message.to_owned()))
         } else {
             Some(Stop::Limit(LimitCode::WallClockLimit))
         }
@@ -232,7 +233,7 @@ mod tests {
         let control = Control::with_own_time(Duration::ZERO, MOMENT);
         let waiting = control.elsewhere();
         std::thread::sleep(2 * MOMENT);
-        assert!(matches!(control.stop(), Some(Stop::Storage(..))));
+        assert!(matches!(control.stop(), Some(Stop::Ended(..))));
         drop(waiting);
     }
 }

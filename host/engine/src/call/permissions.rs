@@ -1,6 +1,6 @@
 //! What the operator grants a plugin, and what one call may do.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use cofferdam_core::policy::{
@@ -23,6 +23,10 @@ pub struct PluginGrant {
     pub origins: Vec<OriginSettings>,
     /// What its programs can reach.
     pub network: Vec<NetworkSettings>,
+    /// What it reads as its configuration: `${NAME}` stands for a variable of the host.
+    pub config: BTreeMap<String, String>,
+    /// Whether it works with what it is granted, as a component without a manifest does.
+    pub as_granted: bool,
 }
 
 /// The grants of all plugins of a registry, by their names.
@@ -41,6 +45,8 @@ impl Grants {
                 environment: policy.environment(name).map(str::to_owned).collect(),
                 origins: policy.origins(name).to_vec(),
                 network: policy.network(name).to_vec(),
+                config: policy.config(name),
+                as_granted: manifest.as_granted,
             };
             (name.clone(), Arc::new(grant))
         };

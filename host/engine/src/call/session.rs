@@ -1,11 +1,12 @@
 //! What the calls of one session have done: their commits, the programs that they have left running, and
 //! the secrets that they have read.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::secrets::SecretReads;
 use crate::background::Background;
+use cofferdam_workspace::SessionName;
 
 /// The number of commits that are remembered; older ones are no longer the session's.
 const MAX_COMMITS: usize = 1000;
@@ -14,6 +15,10 @@ const MAX_COMMITS: usize = 1000;
 /// session.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
+    /// The name in the journal, and of the proposal that its held changes are.
+    name: Arc<SessionName>,
+    /// The tools that the user has approved for the whole session.
+    approved: Arc<Mutex<BTreeSet<String>>>,
     /// The commits that its calls have made.
     commits: Arc<Mutex<VecDeque<SessionCommit>>>,
     /// The programs that its calls have left running.
@@ -36,6 +41,27 @@ impl Session {
     /// the last clone is dropped. Calls of other sessions can't leave any.
     pub fn lasting() -> Self {
         Self { background: Some(Arc::default()), ..Self::default() }
+    }
+
+    /// This session under a name of the user: it continues with what is held for a session of that name.
+    #[must_use]
+    pub fn named(self, name: SessionName) -> Self {
+        Self { name: Arc::new(name), ..self }
+    }
+
+    /// The name of the session.
+    pub fn name(&self) -> &SessionName {
+        &self.name
+    }
+
+    /// Notes that the user has approved all calls of a tool (qualified name) in this session.
+    pub fn approve(&self, tool: &str) {
+        self.approved.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.to_owned());
+    }
+
+    /// Whether the user has approved all calls of a tool in this session.
+    pub fn is_approved(&self, tool: &str) -> bool {
+        self.approved.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
     }
 
     /// Kills the programs of the session, without waiting; no more are started.

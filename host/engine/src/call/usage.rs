@@ -1,6 +1,6 @@
 //! What a call has used, for the journal: limits, services, and the output of its programs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::ops::Add;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,19 +8,31 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cofferdam_core::policy::Origin;
 use cofferdam_workspace::KeptOutput;
 
+/// How many refused origins of a call are remembered.
+const MAX_REFUSED_ORIGINS: usize = 8;
+
 /// Collects what a call uses while it runs. Shared by the instances of the call and its backends.
 #[derive(Debug, Default)]
 pub struct CallUsage(Mutex<Used>);
+
+/// Origins that plugins were not granted, by the name of the plugin.
+pub type RefusedOrigins = BTreeMap<String, BTreeSet<String>>;
 
 /// What a call has used and asked.
 #[derive(Debug, Default)]
 pub struct Used {
     /// The origins that it sent requests to.
     pub origins: BTreeSet<Origin>,
+    /// The origins that its plugins tried to send requests to and were not granted.
+    pub refused: RefusedOrigins,
     /// The agents that it gave tasks to.
     pub agents: BTreeSet<String>,
     /// The tools that it called and whose changes the user has to approve.
     pub asks: BTreeSet<String>,
+    /// Whether it has called a tool whose changes are held.
+    pub is_held: bool,
+    /// Who approved it.
+    pub approver: Option<String>,
     /// What all its instances that have ended have used.
     pub usage: Usage,
     /// How many programs it has run.
@@ -59,6 +71,20 @@ impl CallUsage {
         self.lock().origins.insert(origin.clone());
     }
 
+    /// Adds an origin that a plugin was not granted; only the first ones are remembered. `text` is
+    /// the origin as it may be shown.
+    pub(crate) fn add_refused(&self, plugin: &str, text: String) {
+        let refused = &mut self.lock().refused;
+        if refused.values().map(BTreeSet::len).sum::<usize>() < MAX_REFUSED_ORIGINS {
+            refused.entry(plugin.to_owned()).or_default().insert(text);
+        }
+    }
+
+    /// The origins that were not granted.
+    pub(crate) fn refused(&self) -> RefusedOrigins {
+        self.lock().refused.clone()
+    }
+
     pub(crate) fn add_agent(&self, name: &str) {
         self.lock().agents.insert(name.to_owned());
     }
@@ -71,6 +97,21 @@ impl CallUsage {
     /// The tools whose changes the user has to approve.
     pub(crate) fn asks(&self) -> Vec<String> {
         self.lock().asks.iter().cloned().collect()
+    }
+
+    /// Notes who has approved it.
+    pub(crate) fn approved_by(&self, approver: &str) {
+        self.lock().approver = Some(approver.to_owned());
+    }
+
+    /// Notes that it has called a tool whose changes are held.
+    pub(crate) fn hold(&self) {
+        self.lock().is_held = true;
+    }
+
+    /// Whether it has called a tool whose changes are held.
+    pub(crate) fn is_held(&self) -> bool {
+        self.lock().is_held
     }
 
     /// Adds what one instance has used.

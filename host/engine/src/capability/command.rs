@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cofferdam_sandbox as sandbox;
 
 use super::bindings::cofferdam::host::process::{Changes, Command, Error};
-use super::context::CallContext;
+use super::context::{CallContext, is_hidden};
 use super::programs::failure;
 use super::spill::MIN_KEPT_BYTES;
 use crate::egress::OFFLINE_VARIABLES;
@@ -26,10 +26,6 @@ const RESERVED_VARIABLES: [&str; 4] = ["PATH", "HOME", "TMPDIR", "XDG_CACHE_HOME
 
 /// The prefix of the dynamic loader's variables, which a plugin can't set either.
 const LOADER_PREFIX: &str = "LD_";
-
-/// The minimum length of granted variables that are redacted in the output of programs, in bytes:
-/// shorter values occur in any text.
-const MIN_SECRET_BYTES: usize = 6;
 
 /// One run of a program.
 pub(super) struct ProgramRun<'a> {
@@ -62,8 +58,7 @@ impl ProgramRun<'_> {
         described.arguments = command.arguments.clone();
         described.environment = self.environment(&granted);
         // The values of granted variables that are redacted in the output.
-        described.hidden =
-            granted.into_iter().filter(|(_, value)| value.len() >= MIN_SECRET_BYTES).collect();
+        described.hidden = granted.into_iter().filter(|(_, value)| is_hidden(value)).collect();
         described.stdin = command.stdin.clone();
         self.show(&mut described)?;
         described.limits = self.limits();

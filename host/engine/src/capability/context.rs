@@ -1,5 +1,6 @@
 //! The context of one call, and the services that all calls of a host share.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::bindings::cofferdam::backend::types::Error;
@@ -11,7 +12,8 @@ use crate::agent::Team;
 use crate::background::Pool;
 use crate::call::{CallUsage, Control, Observer, Permissions, SecretGuard, Session, Stop};
 use crate::journal::Journal;
-use cofferdam_core::policy::{BackendKind, Limits};
+use cofferdam_core::policy::{BackendKind, HeaderPart, Limits, header_parts};
+use cofferdam_sandbox::Redactor;
 use cofferdam_workspace::{Overlay, Workspace};
 
 /// The services that all calls of a host share, created when the host opens.
@@ -68,6 +70,81 @@ impl CallContext {
         let value = |name: &String| Some((name.clone(), environment.get(name)?.clone()));
         self.permissions.grant.environment.iter().filter_map(value)
     }
+
+    /// The configuration of the plugin, by key. The value is an error if a variable is not set.
+    pub(super) fn config(&self) -> impl Iterator<Item = (&str, Result<String, String>)> {
+        let environment = &self.services.http.environment;
+        let config = self.permissions.grant.config.iter();
+        config.map(|(key, value)| (key.as_str(), with_variables(value, environment)))
+    }
+
+    /// The values of the variables in the plugin's configuration, and the keys that are shown in their
+    /// places.
+    pub(super) fn hidden(&self) -> Vec<(String, String)> {
+        let mut hidden = Vec::new();
+        let environment = &self.services.http.environment;
+        for (key, text) in &self.permissions.grant.config {
+            let variables =
+                header_parts(text).into_iter().flatten().filter_map(|part| match part {
+                    HeaderPart::Variable(name) => environment.get(name).map(|value| value.trim()),
+                    HeaderPart::Text(_) => None,
+                });
+            for value in variables.filter(|value| is_hidden(value)) {
+                // As part of a JSON text, and of the name of a host.
+                let quoted = serde_json::Value::from(value).to_string();
+                let inner = quoted[1..quoted.len() - 1].to_owned();
+                let forms = [value.to_owned(), inner, value.to_ascii_lowercase()];
+                hidden.extend(forms.map(|value| (key.clone(), value)));
+            }
+        }
+        hidden
+    }
+
+    /// A text without the values of the variables in the plugin's configuration.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        redact(&self.hidden(), text)
+    }
+}
+
+/// Puts `[NAME]` in place of values.
+pub(super) fn redact(hidden: &[(String, String)], text: &str) -> String {
+    if hidden.is_empty() {
+        return text.to_owned();
+    }
+    let mut redactor = Redactor::new(hidden);
+    let mut clean = redactor.push(text.as_bytes());
+    clean.extend(redactor.finish());
+    String::from_utf8_lossy(&clean).into_owned()
+}
+
+/// The minimum length of granted variables that are redacted, in bytes: shorter values occur in any
+/// text.
+const MIN_SECRET_BYTES: usize = 6;
+
+/// Whether the value of a granted variable is redacted.
+pub(super) fn is_hidden(value: &str) -> bool {
+    value.len() >= MIN_SECRET_BYTES
+}
+
+/// A text of the settings with the values of its variables.
+///
+/// # Errors
+/// The end of a sentence about the text, if a variable is not set.
+pub(super) fn with_variables(
+    text: &str,
+    environment: &HashMap<String, String>,
+) -> Result<String, String> {
+    let mut whole = String::new();
+    for part in header_parts(text)? {
+        match part {
+            HeaderPart::Text(part) => whole.push_str(part),
+            HeaderPart::Variable(variable) => match environment.get(variable) {
+                Some(value) => whole.push_str(value.trim()),
+                None => return Err(format!("needs the variable {variable}, which is not set")),
+            },
+        }
+    }
+    Ok(whole)
 }
 
 /// Calls other tools for one call.

@@ -9,6 +9,7 @@ use tracing::Level;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
+use super::context::redact;
 use crate::call::Observer;
 use cofferdam_text::{escape_control, shorten};
 
@@ -25,6 +26,8 @@ pub(crate) struct Messages(Arc<Shared>);
 struct Shared {
     call: String,
     observer: Arc<dyn Observer>,
+    /// What is redacted: names and values.
+    hidden: Vec<(String, String)>,
     state: Mutex<State>,
 }
 
@@ -36,9 +39,14 @@ struct State {
 }
 
 impl Messages {
-    pub(crate) fn new(call: String, budget: usize, observer: Arc<dyn Observer>) -> Self {
+    pub(crate) fn new(
+        call: String,
+        budget: usize,
+        observer: Arc<dyn Observer>,
+        hidden: Vec<(String, String)>,
+    ) -> Self {
         let state = Mutex::new(State { left: budget, last: String::new(), reports: false });
-        Self(Arc::new(Shared { call, observer, state }))
+        Self(Arc::new(Shared { call, observer, hidden, state }))
     }
 
     /// A stream whose text is reported at `level`.
@@ -79,6 +87,7 @@ impl Messages {
 
     /// The part of `text` that fits into the budget, with a note when the budget is used up.
     fn within_budget(&self, level: Level, text: &str) -> Option<String> {
+        let text = &redact(&self.0.hidden, text);
         let mut state = self.lock();
         if state.left == 0 || text.is_empty() {
             return None;
@@ -164,7 +173,7 @@ mod tests {
     #[test]
     fn progress_of_the_plugin_replaces_that_of_the_host() {
         let recorder = Arc::new(Recorder::default());
-        let messages = Messages::new("1".to_owned(), 100, Arc::clone(&recorder) as _);
+        let messages = Messages::new("1".to_owned(), 100, Arc::clone(&recorder) as _, Vec::new());
         messages.still_runs("cargo", 2);
         messages.report(1, Some(7), "one of seven");
         messages.still_runs("cargo", 4);

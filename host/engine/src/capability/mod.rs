@@ -10,6 +10,7 @@ mod background;
 mod bindings;
 mod cache;
 mod command;
+mod config;
 mod context;
 mod files;
 mod git_commit;
@@ -63,6 +64,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wasi::add_to_linker(linker)?;
     waiting::add_to_linker(linker)?;
     http::add_to_linker(linker)?;
+    config::add_to_linker(linker)?;
     files::add_to_linker(linker)?;
     wit::tool::types::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::log::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;

@@ -382,7 +382,7 @@ impl CallState {
         // Exceeded limits of the call are I/O errors of the same kind.
         if is_full(error) && self.files.exceeded().is_none() {
             let message = self.context.services.workspace.is_full(error);
-            self.control().note(Stop::Storage(FailedCode::DiskFull.into(), message));
+            self.control().note(Stop::Ended(FailedCode::DiskFull.into(), message));
         }
     }
 }

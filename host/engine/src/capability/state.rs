@@ -41,7 +41,8 @@ impl CallState {
         let CallContext { id, limits, tree, observer, services, .. } = &**context;
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles);
-        let messages = Messages::new(id.clone(), limits.messages, Arc::clone(observer));
+        let observer = Arc::clone(observer);
+        let messages = Messages::new(id.clone(), limits.messages, observer, context.hidden());
         Self {
             table,
             wasi: wasi_context::new(&messages),

@@ -89,7 +89,7 @@ impl<'a> WriteLimits<'a> {
             }
             _ => return None,
         };
-        Some(Stop::Storage(code, format!("{message}; nothing is kept of what it changed")))
+        Some(Stop::Ended(code, format!("{message}; nothing is kept of what it changed")))
     }
 
     fn too_much(

@@ -4,11 +4,12 @@ use std::future::pending;
 use std::sync::Arc;
 
 use super::Host;
-use super::approver::Proposal;
+use super::approver::{Approval, Approver, Proposal};
 use super::cancel::cancelled;
 use super::context::ActiveCall;
 use super::ended::Performed;
 use crate::dispatch::{self, GrantedCall};
+use crate::journal::{DecisionRecord, Entry, Event, bounded};
 use crate::runtime::blocking;
 use cofferdam_core::outcome::{DenialCode, ErrorCode, FailedCode, Failure, Outcome};
 use cofferdam_workspace::{Fingerprint, FingerprintError, Preview, Transaction};
@@ -20,6 +21,8 @@ pub(super) struct Approved {
     pub(super) change: Option<[u8; 32]>,
     /// The state of the workspace that must not change until the call has run.
     tree: Option<Fingerprint>,
+    /// Whether the user saw this call. If not, an earlier one was approved for the session.
+    pub(super) was_shown: bool,
 }
 
 impl Host {
@@ -34,6 +37,10 @@ impl Host {
         }
         let options = active.run.options;
         let tool = call.call().tool().qualified_name().to_string();
+        if options.session.is_approved(&tool) {
+            active.usage.approved_by(&format!("{}, for the session", approver_name(active)));
+            return Ok(Approved::default());
+        }
         let Some(approver) = &options.approver else {
             let message = format!(
                 "each call of '{tool}' needs the yes of a person (`ask` in the settings), and \
@@ -49,14 +56,59 @@ impl Host {
             };
             let (diff, change) = preview.map(|Preview { diff, digest }| (diff, digest)).unzip();
             let args = call.call().args().clone();
-            let proposal = Proposal { tool, args, diff, change, tree, flow: None };
-            let tree = approver.approve(&proposal).await?;
-            Ok(Approved { change, tree })
+            let for_session = true;
+            let proposal = Proposal { tool, args, diff, change, tree, flow: None, for_session };
+            let approval = self.ask_user(active, approver.as_ref(), &proposal).await?;
+            Ok(Approved { change, tree: approval.tree, was_shown: true })
         };
         tokio::select! {
             approved = ask => approved,
             () = cancelled(options.cancel.clone()) => Err(dispatch::cancelled()),
         }
+    }
+
+    /// Asks the user, and records the answer with the beginning of what was shown.
+    pub(super) async fn ask_user(
+        &self,
+        active: &ActiveCall<'_>,
+        approver: &dyn Approver,
+        proposal: &Proposal,
+    ) -> Result<Approval, Failure> {
+        let (options, name) = (active.run.options, approver_name(active));
+        let answered = approver.approve(proposal).await;
+        let declined = DenialCode::Declined.as_str();
+        let (answer, comment) = match &answered {
+            Ok(Approval { for_session: true, .. }) => ("yes, for this session", None),
+            Ok(_) => ("yes", None),
+            Err(failure) if failure.code.as_str() == declined => {
+                ("no", Some(bounded(&failure.message)))
+            }
+            // The user has not been asked yet.
+            Err(_) => return answered,
+        };
+        if let Ok(approval) = &answered {
+            active.usage.approved_by(&name);
+            if approval.for_session && proposal.for_session {
+                options.session.approve(&proposal.tool);
+            }
+        }
+        let mut event = Event::decided(
+            Event::APPROVAL,
+            DecisionRecord {
+                answer: answer.to_owned(),
+                approver: name,
+                comment,
+                client: options.client_name.clone(),
+                session: Some(options.session.name().to_string()),
+                role: options.role.clone(),
+                shown: shown(proposal),
+                ..DecisionRecord::default()
+            },
+        );
+        event.tool = Some(proposal.tool.clone());
+        event.call = Some(active.id.clone());
+        self.append(Entry::Event(event));
+        answered
     }
 
     /// The state of the workspace, for a question about a call of `tool`.
@@ -128,7 +180,7 @@ impl Host {
         if !call.may_write() || call.reaches_out() {
             return Ok(None);
         }
-        let begun = self.begin(active.run.options.client, call.limits.call).await;
+        let begun = self.begin(active.run.options, call.limits.call).await;
         let transaction = begun.map_err(|error| dispatch::not_begun(&error))?;
         // The usage of the preview is not recorded.
         let (run, id) = (active.run, active.id.clone());
@@ -141,6 +193,23 @@ impl Host {
         }
         let preview = blocking(move || transaction.preview()).await;
         preview.map(Some).map_err(|error| dispatch::not_committed(&error))
+    }
+}
+
+/// The user of the client, for the record.
+fn approver_name(active: &ActiveCall<'_>) -> String {
+    match &active.run.options.client_name {
+        Some(client) => format!("the user of {client}"),
+        None => "the user".to_owned(),
+    }
+}
+
+/// The beginning of what the user is shown.
+fn shown(proposal: &Proposal) -> String {
+    match (&proposal.flow, &proposal.diff) {
+        (Some(flow), _) => bounded(&format!("{flow}: {}", proposal.args)),
+        (None, Some(diff)) => bounded(&String::from_utf8_lossy(diff)),
+        (None, None) => bounded(&proposal.args.to_string()),
     }
 }
 

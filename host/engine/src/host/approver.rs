@@ -27,12 +27,25 @@ pub struct Proposal {
     pub tree: Option<Fingerprint>,
     /// What the call would send although it has read secrets, if this is the question.
     pub flow: Option<SecretFlow>,
+    /// Whether the user may approve all calls of the tool in this session.
+    pub for_session: bool,
+}
+
+/// A user's approval of a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Approval {
+    /// The state of the workspace when the user was asked ([`Proposal::tree`]), which may have been
+    /// at an earlier call.
+    pub tree: Option<Fingerprint>,
+    /// Whether the user approves all calls of the tool in this session; only if the proposal offers
+    /// that.
+    pub for_session: bool,
 }
 
 impl Proposal {
     /// A digest of everything that was shown, in hexadecimal.
     pub fn digest(&self) -> String {
-        let Self { tool, args, diff, change, tree: _, flow } = self;
+        let Self { tool, args, diff, change, tree: _, flow, for_session: _ } = self;
         let mut shown = format!("{tool}\0{args}\0").into_bytes();
         // The diff depends on the time that is available to make it.
         match change {
@@ -48,13 +61,8 @@ impl Proposal {
 
 /// Asks the user to approve calls.
 pub trait Approver: Send + Sync {
-    /// Asks the user about a call. Returns `Ok` only if the user approved it, with the state of the
-    /// workspace when the user was asked ([`Proposal::tree`]), which may have been at an earlier
-    /// call.
-    fn approve<'a>(
-        &'a self,
-        proposal: &'a Proposal,
-    ) -> BoxFuture<'a, Result<Option<Fingerprint>, Failure>>;
+    /// Asks the user about a call. Returns `Ok` only if the user approved it.
+    fn approve<'a>(&'a self, proposal: &'a Proposal) -> BoxFuture<'a, Result<Approval, Failure>>;
 
     /// Whether the user was asked at an earlier call, so that the approval may refer to an earlier
     /// state of the workspace.

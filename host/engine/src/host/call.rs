@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use super::Host;
 use super::approval::Approved;
 use super::cancel::{cancelled, is_cancelled};
-use super::context::{ActiveCall, RunContext};
+use super::commit::held_notice;
+use super::context::{ActiveCall, RunContext, RunOptions};
 use super::ended::{Ended, Performed};
+use super::execute::refused;
 use super::executed::{named, not_written};
 use crate::call::SecretGuard;
 use crate::dispatch::{self, Bounds, GrantedCall, ValidCall};
 use crate::journal::{self, Record};
+use crate::runtime::blocking;
 use cofferdam_core::envelope::Answer;
 use cofferdam_core::outcome::{Failure, Outcome, SkippedCode, Status};
 use cofferdam_core::policy::{Executed, Files};
@@ -47,10 +50,18 @@ impl Host {
             }
         };
         let latency = started.elapsed().saturating_sub(performed.asked);
+        let refused = refused(&active);
         let record = begun.record(&active, &performed, latency);
-        let Performed { outcome, executed, .. } = performed;
+        let Performed { outcome, executed, held, is_held, .. } = performed;
         let outputs = record.outputs.clone();
-        let warnings = named(&executed);
+        let mut warnings = named(&executed);
+        // The message of a failure has it already.
+        warnings.extend(refused.filter(|_| matches!(outcome, Outcome::Executed(_))));
+        warnings.extend(held.as_ref().map(held_notice));
+        // The client does not see the result of a call that waits for the user.
+        if record.outcome() != Status::Skipped {
+            warnings.extend(self.notices(run.options).await);
+        }
         let has_changed =
             record.outcome() == Status::Executed && tool.tool().effects == Files::Write;
         let answer = Answer { tool: name, done: tool.tool().done.clone(), outcome, warnings };
@@ -61,7 +72,21 @@ impl Host {
             self.record(record, Some(&tool), &run.options.origin);
             None
         };
-        Ended { answer, outputs, tool, record, is_staged }
+        Ended { answer, outputs, tool, record, is_staged, is_held }
+    }
+
+    /// What the session is to be told of decisions about its held changes.
+    async fn notices(&self, options: &RunOptions) -> Vec<String> {
+        let workspace = Arc::clone(&self.services.workspace);
+        if options.dry_run || options.leave_notices || !workspace.may_have_notices() {
+            return Vec::new();
+        }
+        let session = options.session.clone();
+        let taken = blocking(move || workspace.take_notices(session.name())).await;
+        taken.unwrap_or_else(|error| {
+            tracing::warn!("the notices for a session can't be read: {error}");
+            Vec::new()
+        })
     }
 
     /// Grants a call and counts it. Denied calls are not counted.
@@ -153,20 +178,30 @@ impl Host {
         let changes_itself = call.asks_agents() || call.commits_to_git();
         let tool = Arc::clone(call.call().tool());
         if !call.may_write() {
-            let tree = self.services.workspace.plain();
-            let run = async { self.execute_call(active, call, tree, cancelled).await.into() };
+            let tree = self.tree(options).await?;
+            let is_held = options.hold || call.is_held() || tree.is_changed();
+            // Agents change the workspace by calls of their own.
+            if is_held && call.asks_agents() {
+                return Err(dispatch::not_held(tree.is_changed()));
+            }
+            let run = async { self.execute_call(active, call, &tree, cancelled).await.into() };
             return self.run_if_unchanged(&approved, changes_itself, run).await;
         }
         let may_ask = self.executed(active.run) == Executed::Ask || call.calls_tools();
         let may_ask = may_ask.then(|| call.clone());
         let transaction = tokio::select! {
-            begun = self.begin(options.client, call.limits.call) => {
+            begun = self.begin(options, call.limits.call) => {
                 begun.map_err(|error| dispatch::not_begun(&error))?
             }
             () = &mut cancelled => {
                 return Err(dispatch::cancelled());
             }
         };
+        let is_held = options.hold || call.is_held() || transaction.is_stacked();
+        if is_held && call.needs_the_disk() {
+            return Err(dispatch::not_held(transaction.is_stacked()));
+        }
+        let since = transaction.is_stacked().then(|| transaction.savepoint());
         let tree = Arc::clone(transaction.overlay());
         let run = async { self.execute_call(active, call, &tree, cancelled).await.into() };
         let performed = self.run_if_unchanged(&approved, changes_itself, run).await?;
@@ -175,18 +210,25 @@ impl Host {
             Some(shown) => Self::if_as_previewed(transaction, shown).await?,
             None => transaction,
         };
-        let executed = transaction.executed(None);
-        let (transaction, asked) =
-            self.approved_changes(active, transaction, &executed, may_ask.as_ref()).await?;
+        let executed = transaction.executed(since.as_ref());
+        let (transaction, asked) = self
+            .approved_changes(active, transaction, &executed, may_ask.as_ref(), &approved)
+            .await?;
         // Cancellation has no effect from here on: the changes are committed.
         if is_cancelled(options.cancel.as_ref()) {
             return Err(dispatch::cancelled());
         }
-        let commit = self.commit(transaction, vec![active.id.clone()]).await?;
+        let (outcome, calls) = (Outcome::Executed(output), vec![active.id.clone()]);
+        if is_held || active.usage.is_held() {
+            let tools = vec![tool.qualified_name().to_string()];
+            let held = self.hold(transaction, calls, tools, options).await?;
+            return Ok(Performed { executed, held, asked, ..Performed::from(outcome) });
+        }
+        let commit = self.commit(transaction, calls).await?;
         if let Some(commit) = &commit {
             options.session.add(commit, vec![tool.qualified_name().parts().1.to_owned()]);
         }
-        Ok(Performed { outcome: Outcome::Executed(output), commit, executed, asked })
+        Ok(Performed { commit, executed, asked, ..Performed::from(outcome) })
     }
 
     /// Executes a call in a shared transaction. Rolls back its changes if it fails.
@@ -199,8 +241,10 @@ impl Host {
         let tree = transaction.overlay();
         let savepoint = call.may_write().then(|| tree.savepoint());
         let cancelled = cancelled(active.run.options.cancel.clone());
+        let is_held = call.is_held() && call.may_write();
         let outcome = self.execute_call(active, call, tree, cancelled).await;
         let mut performed = Performed::from(outcome);
+        performed.is_held = is_held || active.usage.is_held();
         let Some(savepoint) = savepoint else { return performed };
         if let Outcome::Executed(_) = performed.outcome {
             performed.executed = tree.executed(Some(&savepoint));
@@ -242,6 +286,8 @@ impl Begun {
         let mut record = Record::new(&active.id, &tool, role, &performed.outcome, latency_ms);
         (record.library, record.library_id) = self.library;
         record.commit.clone_from(&performed.commit);
+        record.proposal = performed.held.as_ref().map(|held| held.proposal.to_string());
+        options.name_caller(&mut record);
         record.dry_run = options.dry_run;
         record.add_usage(active.usage.take());
         record.executed = named(&performed.executed);

@@ -1,16 +1,19 @@
 //! Beginning and committing transactions, and pruning the history.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Host;
+use super::context::RunOptions;
 use super::ended::{Ended, discard, staged};
 use crate::dispatch;
 use crate::runtime::blocking;
-use cofferdam_core::outcome::Failure;
-use cofferdam_workspace::fair_queue::Client;
-use cofferdam_workspace::{BeginError, History, Purpose, Transaction};
+use cofferdam_core::outcome::{FailedCode, Failure};
+use cofferdam_workspace::{
+    Author, BeginError, HeldChanges, History, Overlay, Purpose, Transaction,
+};
 
 /// The number of commits between two prunings of the history.
 const COMMITS_PER_PRUNING: u64 = 64;
@@ -19,15 +22,79 @@ impl Host {
     /// Begins a transaction. Logs a warning if it first finished an interrupted commit.
     pub(super) async fn begin(
         &self,
-        client: Client,
+        options: &RunOptions,
         patience: Duration,
     ) -> Result<Transaction, BeginError> {
-        let begun = Transaction::begin_for(&self.services.workspace, client, patience);
-        let (transaction, recovered) = begun.await?;
+        let workspace = &self.services.workspace;
+        let begun = Transaction::begin_for(workspace, options.client, patience);
+        let (mut transaction, recovered) = begun.await?;
         if let Some(commit) = recovered {
             tracing::warn!("finished the commit {}, which was interrupted", commit.id);
         }
-        Ok(transaction)
+        if !workspace.may_have_proposals() {
+            return Ok(transaction);
+        }
+        let session = options.session.clone();
+        let stacked = blocking(move || {
+            transaction.stack(session.name())?;
+            Ok::<_, io::Error>(transaction)
+        });
+        Ok(stacked.await?)
+    }
+
+    /// The tree that the calls of a session read: with what is held for it.
+    pub(super) async fn tree(&self, options: &RunOptions) -> Result<Arc<Overlay>, Failure> {
+        let workspace = Arc::clone(&self.services.workspace);
+        if !workspace.may_have_proposals() {
+            return Ok(Arc::clone(workspace.plain()));
+        }
+        let session = options.session.clone();
+        let held = blocking(move || {
+            let held = workspace.held_tree(session.name())?;
+            Ok::<_, io::Error>(held.unwrap_or_else(|| Arc::clone(workspace.plain())))
+        });
+        held.await.map_err(|error| {
+            let message = format!("what is held for this session can't be read: {error}");
+            Failure::new(FailedCode::WorkspaceError, message)
+        })
+    }
+
+    /// Holds the changes of a transaction until a user accepts them.
+    pub(super) async fn hold(
+        &self,
+        transaction: Transaction,
+        calls: Vec<String>,
+        tools: Vec<String>,
+        options: &RunOptions,
+    ) -> Result<Option<HeldChanges>, Failure> {
+        let author = Author {
+            session: options.session.name().clone(),
+            client: options.client_name.clone(),
+            role: options.role.clone(),
+            tools,
+        };
+        let held = blocking(move || transaction.hold(calls, author)).await;
+        held.map_err(|error| dispatch::not_committed(&error))
+    }
+
+    /// Holds the staged changes of calls. If that fails, the calls fail.
+    pub(super) async fn hold_staged(
+        &self,
+        transaction: Transaction,
+        ended: &mut [Ended],
+        options: &RunOptions,
+    ) {
+        let of = ended.iter().filter(|ended| ended.is_staged);
+        let tools = of.map(|ended| ended.tool.qualified_name().to_string()).collect();
+        let calls = staged(ended).map(|(_, record)| record.call.clone()).collect();
+        match self.hold(transaction, calls, tools, options).await {
+            Err(failure) => discard(ended, &failure),
+            Ok(None) => {}
+            Ok(Some(held)) => staged(ended).for_each(|(answer, record)| {
+                record.proposal = Some(held.proposal.to_string());
+                answer.warnings.push(held_notice(&held));
+            }),
+        }
     }
 
     /// Commits a transaction. Returns the commit's id; `None` if there are no changes.
@@ -66,4 +133,14 @@ impl Host {
         staged(ended).for_each(|(_, record)| record.commit.clone_from(&commit));
         Ok(commit)
     }
+}
+
+/// What the caller is told of changes that are held.
+pub(super) fn held_notice(held: &HeldChanges) -> String {
+    let HeldChanges { proposal, revision, changes } = held;
+    format!(
+        "held: these changes are not in the workspace yet. They are in the proposal {proposal} \
+         (revision {revision}, changes in all: {changes}), which a user has to accept with `cofferdam \
+         review`. Later calls of this session see them."
+    )
 }

@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use super::approver::Approver;
 use crate::call::{CallUsage, Observer, SecretGuard, Session};
+use crate::journal::Record;
 use crate::telemetry::Origin;
 use cofferdam_core::policy::{LimitSettings, Role, Scope};
 use cofferdam_workspace::fair_queue::Client;
@@ -38,10 +39,27 @@ pub struct RunOptions {
     /// The session of the calls: its commits can be listed and undone by them, and what it has read
     /// of secrets counts for all of them.
     pub session: Session,
+    /// The client, as it names itself, for the record.
+    pub client_name: Option<String>,
+    /// The agent that makes the calls, by its name in the settings, for the record.
+    pub agent: Option<String>,
+    /// Hold the changes of all calls until a user accepts them.
+    pub hold: bool,
+    /// Leave notices for the session to later calls: only the host sees the results.
+    pub leave_notices: bool,
     /// Whether results contain the bytes of images.
     pub images: bool,
     /// The origin of the calls, for telemetry.
     pub origin: Origin,
+}
+
+impl RunOptions {
+    /// Adds who makes the call to its record.
+    pub(super) fn name_caller(&self, record: &mut Record) {
+        record.client.clone_from(&self.client_name);
+        record.session = Some(self.session.name().to_string());
+        record.agent.clone_from(&self.agent);
+    }
 }
 
 /// Values that are looked up once for all calls of a run.

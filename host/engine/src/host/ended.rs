@@ -7,7 +7,7 @@ use crate::journal::Record;
 use cofferdam_core::envelope::Answer;
 use cofferdam_core::outcome::{Failure, Outcome};
 use cofferdam_plugin::registry::ToolEntry;
-use cofferdam_workspace::{ExecutedFile, KeptOutput};
+use cofferdam_workspace::{ExecutedFile, HeldChanges, KeptOutput};
 
 /// The result of a call.
 pub(super) struct Ended {
@@ -18,6 +18,8 @@ pub(super) struct Ended {
     pub(super) record: Option<Record>,
     /// Whether its changes are staged and not committed yet.
     pub(super) is_staged: bool,
+    /// Whether its changes are held until a user accepts them.
+    pub(super) is_held: bool,
 }
 
 impl Ended {
@@ -30,6 +32,10 @@ impl Ended {
 pub(super) struct Performed {
     pub(super) outcome: Outcome,
     pub(super) commit: Option<String>,
+    /// Whether its changes have to be held until a user accepts them.
+    pub(super) is_held: bool,
+    /// The proposal that holds them.
+    pub(super) held: Option<HeldChanges>,
     /// The written files that other programs execute by name.
     pub(super) executed: Vec<ExecutedFile>,
     /// How long it took to ask the user about them.
@@ -38,7 +44,14 @@ pub(super) struct Performed {
 
 impl From<Outcome> for Performed {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, commit: None, executed: Vec::new(), asked: Duration::ZERO }
+        Self {
+            outcome,
+            commit: None,
+            is_held: false,
+            held: None,
+            executed: Vec::new(),
+            asked: Duration::ZERO,
+        }
     }
 }
 
@@ -60,7 +73,8 @@ pub(super) fn staged(ended: &mut [Ended]) -> impl Iterator<Item = (&mut Answer, 
 pub(super) fn discard(ended: &mut [Ended], failure: &Failure) {
     for (answer, record) in staged(ended) {
         answer.outcome = Outcome::Failed(failure.clone());
-        answer.warnings.clear();
+        // Others, such as notices of the user's decisions, are told once only.
+        answer.warnings.retain(|warning| !record.executed.contains(warning));
         record.executed.clear();
         record.end(&answer.outcome);
     }

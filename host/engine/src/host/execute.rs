@@ -1,6 +1,7 @@
 //! Executes a granted call: loads its plugin, runs the call on a worker thread, and checks the
 //! response.
 
+use std::collections::BTreeSet;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::capability::CallContext;
 use crate::dispatch::{self, GrantedCall};
 use crate::runtime::{Answer, CallRequest, LoadError, Prepared, blocking};
 use cofferdam_core::envelope::take_image;
-use cofferdam_core::outcome::Outcome;
+use cofferdam_core::outcome::{Failure, Outcome};
 use cofferdam_core::policy::Limits;
 use cofferdam_plugin::registry::ToolEntry;
 use cofferdam_workspace::Overlay;
@@ -152,9 +153,37 @@ pub(super) fn outcome(
             }
             outcome
         }
-        Ok(Err(error)) => Outcome::Failed(dispatch::tool_failure(tool, error)),
-        Err(stop) => Outcome::Failed(dispatch::stop_failure(&stop, limits)),
+        Ok(Err(error)) => {
+            Outcome::Failed(with_refused(active, dispatch::tool_failure(tool, error)))
+        }
+        Err(stop) => Outcome::Failed(with_refused(active, dispatch::stop_failure(&stop, limits))),
     }
+}
+
+/// Adds to the message of a failure the origins that its plugin is not granted: most plugins report
+/// only that a request failed.
+fn with_refused(active: &ActiveCall<'_>, mut failure: Failure) -> Failure {
+    if let Some(refused) = refused(active) {
+        failure.message = format!("{}; {refused}", failure.message);
+    }
+    failure
+}
+
+/// The origins that a call tried to send requests to without a grant, and the settings that grant
+/// them.
+pub(super) fn refused(active: &ActiveCall<'_>) -> Option<String> {
+    let line = |(plugin, origins): (String, BTreeSet<String>)| {
+        let quoted: Vec<String> = origins.iter().map(|name| format!("\"{name}\"")).collect();
+        let names: Vec<String> = origins.into_iter().collect();
+        format!(
+            "no request was sent to {}, which '{plugin}' is not granted; a person can grant it by \
+             http = [{}] under [grants.{plugin}] in cofferdam.toml",
+            names.join(", "),
+            quoted.join(", ")
+        )
+    };
+    let lines: Vec<String> = active.usage.refused().into_iter().map(line).collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
 }
 
 /// Makes a relative path absolute. Whether the call may access it is checked when it is opened.

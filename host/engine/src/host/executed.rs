@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::Host;
+use super::approval::Approved;
 use super::approver::Proposal;
 use super::cancel::cancelled;
 use super::context::{ActiveCall, RunContext};
@@ -43,26 +44,26 @@ impl Host {
 
     /// Decides whether the changes of a call may be committed, and asks the user if the policy
     /// requires it: about files `written` that other programs execute, and about changes by tools
-    /// that the call called. Without `call`, the user is not asked. Returns the transaction, and how
-    /// long the user took.
+    /// that the call called. Without `call`, the user is not asked; nor about files if they `approved`
+    /// this very call. Returns the transaction, and how long the user took.
     pub(super) async fn approved_changes(
         &self,
         active: &ActiveCall<'_>,
         transaction: Transaction,
         written: &[ExecutedFile],
         call: Option<&GrantedCall>,
+        approved: &Approved,
     ) -> Result<(Transaction, Duration), Failure> {
         let mode = self.executed(active.run);
         if mode == Executed::Refused && !written.is_empty() {
             return Err(not_written(mode, written));
         }
         let nested = active.usage.asks();
-        // A call that the user approved may write such files.
-        let asks_about_files = mode == Executed::Ask && !written.is_empty();
-        let is_asked = |call: &&GrantedCall| {
-            !nested.is_empty() || (asks_about_files && !call.needs_approval())
+        let is_asked = !nested.is_empty()
+            || (mode == Executed::Ask && !written.is_empty() && !approved.was_shown);
+        let Some(call) = call.filter(|_| is_asked) else {
+            return Ok((transaction, Duration::ZERO));
         };
-        let Some(call) = call.filter(is_asked) else { return Ok((transaction, Duration::ZERO)) };
         let options = active.run.options;
         let Some(approver) = &options.approver else {
             return Err(match nested.is_empty() {
@@ -89,10 +90,11 @@ impl Host {
             change: Some(digest),
             tree: None,
             flow: None,
+            for_session: false,
         };
         let asked = Instant::now();
         tokio::select! {
-            approved = approver.approve(&proposal) => drop(approved?),
+            approved = self.ask_user(active, approver.as_ref(), &proposal) => drop(approved?),
             () = cancelled(options.cancel.clone()) => return Err(dispatch::cancelled()),
         }
         Ok((transaction, asked.elapsed()))

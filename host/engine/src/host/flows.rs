@@ -31,14 +31,22 @@ impl Host {
         let tool = call.call().tool().qualified_name().into();
         let args = call.call().args().clone();
         let shown = Some(flow.clone());
-        let proposal = Proposal { tool, args, diff: None, change: None, tree: None, flow: shown };
+        let proposal = Proposal {
+            tool,
+            args,
+            diff: None,
+            change: None,
+            tree: None,
+            flow: shown,
+            for_session: false,
+        };
         tokio::select! {
-            approved = approver.approve(&proposal) => approved.map_err(|failure| {
+            approved = self.ask_user(active, approver.as_ref(), &proposal) => approved.map_err(|failure| {
                 match failure.code.as_str() == DenialCode::ApprovalNeeded.as_str() {
                     true => not_sent(&flow, &format!("and {}", failure.message)),
                     false => failure,
                 }
-            })?,
+            }).map(drop)?,
             () = cancelled(options.cancel.clone()) => return Err(dispatch::cancelled()),
         };
         match active.secrets.approve(flow.clone()) {

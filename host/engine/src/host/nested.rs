@@ -262,6 +262,9 @@ impl CallsOfTool {
         if wanted.files > own.capabilities.files {
             return Err(dispatch::beyond_caller(call.call(), own.plugin()));
         }
+        if call.is_held() && call.may_write() {
+            caller.usage.hold();
+        }
         if !call.needs_approval() {
             return Ok(call);
         }

@@ -33,7 +33,6 @@ use cofferdam_core::envelope::{Call, Mode};
 use cofferdam_core::outcome::{ErrorCode, Failure, Outcome, RefusalCode, Status};
 use cofferdam_core::policy::{AgentCommand, LimitSettings, Scope};
 use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::fair_queue::Client;
 use cofferdam_workspace::{Overlay, Transaction};
 
 /// The maximum size of files that are compared with invariants, in bytes.
@@ -325,7 +324,7 @@ impl RunningRound<'_> {
         clock: &Clock,
     ) -> Result<Applied, Stopped> {
         let transaction =
-            match self.host.begin(Client::default(), self.host.policy.limits().call).await {
+            match self.host.begin(&RunOptions::default(), self.host.policy.limits().call).await {
                 Ok(transaction) => transaction,
                 Err(error) => {
                     let code = RefusalCode::from(&error).as_str();
@@ -441,6 +440,7 @@ impl RunningRound<'_> {
     /// Commits the staged changes, or rolls them back.
     async fn finish(&mut self, applied: Applied) -> Result<(), Stopped> {
         let Applied { transaction, mut ended, mut failed } = applied;
+        let is_held = ended.iter().any(|ended| ended.is_held);
         let clock = Clock::start(StageName::Commit);
         if self.options.dry_run {
             match blocking(move || transaction.diff()).await {
@@ -454,6 +454,15 @@ impl RunningRound<'_> {
             drop(transaction);
             let why = "discarded: the round of the pipeline failed";
             discard(&mut ended, &Failure::new(ErrorCode::RolledBack, why));
+        } else if is_held {
+            drop(transaction);
+            let failure = dispatch::held_in_pipeline();
+            self.round
+                .log
+                .push(format!("tool error: commit: {}: {}", failure.code, failure.message));
+            discard(&mut ended, &failure);
+            failed = true;
+            self.round.stages.push(verdict(clock.stop(), true));
         } else {
             match self.host.commit_staged(transaction, &mut ended).await {
                 Ok(commit) => self.round.commit = commit,

@@ -53,6 +53,7 @@ impl Host {
             let id = uuid::Uuid::now_v7().to_string();
             let mut record = Record::new(&id, &name, role, &outcome, 0.0);
             record.parent = parent.map(str::to_owned);
+            options.name_caller(&mut record);
             self.record(record, entry.map(AsRef::as_ref), &options.origin);
         }
     }

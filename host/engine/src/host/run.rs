@@ -164,7 +164,7 @@ impl Host {
         if !options.atomic && !options.dry_run {
             return Ok(None);
         }
-        let begun = self.begin(options.client, self.policy.limits().call).await;
+        let begun = self.begin(options, self.policy.limits().call).await;
         begun.map(Some).map_err(|error| {
             Refusal::whole((&error).into(), "a workspace that can be changed", error.to_string())
         })
@@ -216,6 +216,10 @@ impl Host {
         if options.dry_run {
             let diff = blocking(move || transaction.diff()).await;
             return diff.map_err(|error| discard(ended, &dispatch::not_committed(&error))).ok();
+        }
+        if options.hold || transaction.is_stacked() || ended.iter().any(|ended| ended.is_held) {
+            self.hold_staged(transaction, ended, options).await;
+            return None;
         }
         // An error is in the results of the calls.
         if let Ok(Some(commit)) = self.commit_staged(transaction, ended).await {

@@ -26,6 +26,12 @@ pub(super) fn names(
             format!("nobody is asked for '{pattern}' (`ask`): there is no such tool here")
         })
         .collect();
+    let held = policy.hold_without_tools(&tools).into_iter().filter(|name| !is_elsewhere(name));
+    unknown.extend(
+        held.map(|pattern| {
+            format!("nothing is held of '{pattern}' (`hold`): there is no such tool")
+        }),
+    );
     for settings in layers {
         unknown.extend(linters(settings, registry));
         for (place, kind, names) in [

@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::decision::DecisionRecord;
 use crate::call::Used;
 use cofferdam_core::envelope::size;
 use cofferdam_core::outcome::{Failure, Outcome, RefusalCode, Status};
@@ -96,6 +97,9 @@ pub struct Event {
     /// The call that caused it, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
+    /// What a user has decided, if that is the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Box<DecisionRecord>>,
 }
 
 impl Event {
@@ -121,6 +125,18 @@ impl Event {
     /// A program that was left running has ended; `reason` also says how.
     pub const PROGRAM_ENDED: &str = "program_ended";
 
+    /// A user has answered whether a call may be made.
+    pub const APPROVAL: &str = "approval";
+
+    /// A user has accepted or rejected held changes.
+    pub const REVIEW: &str = "review";
+
+    /// A decision of a user, which was made now.
+    pub fn decided(event: &str, decision: DecisionRecord) -> Self {
+        let reason = decision.answer.clone();
+        Self { decision: Some(decision.into()), ..Self::new(event, reason) }
+    }
+
     /// An event of the host or an action of the user, which happened now.
     pub fn new(event: &str, reason: impl Into<String>) -> Self {
         Self {
@@ -129,6 +145,7 @@ impl Event {
             reason: reason.into(),
             tool: None,
             call: None,
+            decision: None,
         }
     }
 
@@ -146,6 +163,7 @@ impl Event {
             reason: reason.to_owned(),
             tool: Some(record.tool.clone()),
             call: Some(record.call.clone()),
+            decision: None,
         }
     }
 }
@@ -210,6 +228,12 @@ pub struct CommitRecord {
     /// The commit that it undoes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<String>,
+    /// The proposal of which it applies something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<String>,
+    /// Who accepted that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approver: Option<String>,
     /// Whether it was begun by a process that died, and finished by another one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recovered: bool,
@@ -256,6 +280,8 @@ impl CommitRecord {
             commit: commit.id.to_string(),
             calls: commit.calls.clone(),
             undoes: commit.undoes.as_ref().map(ToString::to_string),
+            proposal: commit.accepts.as_ref().map(|accepts| accepts.proposal.to_string()),
+            approver: commit.accepts.as_ref().map(|accepts| escape_control(&accepts.reviewer)),
             recovered,
             paths: summary.len(),
             changes: first(summary.iter().take(MAX_LISTED_CHANGES).map(change)),
@@ -311,18 +337,36 @@ pub struct Record {
     /// The role of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// The client that made the call, as it names itself: `claude-code 2.1.0`; `cli` for the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The session of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The agent that made the call, by its name in the settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Who approved the call, if the user was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approver: Option<String>,
     /// The size of the response in bytes; 0 if there is none.
     #[serde(default)]
     pub output_bytes: usize,
     /// The commit of its changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// The proposal that holds its changes until a user accepts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<String>,
     /// Whether this was a dry run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     /// The origins that it sent requests to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
+    /// The origins that it tried to send requests to and was not granted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused_hosts: Vec<String>,
     /// The agents that it gave tasks to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
@@ -374,10 +418,16 @@ impl Record {
             parent: None,
             code: None,
             role: role.map(str::to_owned),
+            client: None,
+            session: None,
+            agent: None,
+            approver: None,
             output_bytes: 0,
             commit: None,
+            proposal: None,
             dry_run: false,
             hosts: Vec::new(),
+            refused_hosts: Vec::new(),
             agents: Vec::new(),
             secrets: Vec::new(),
             programs: 0,
@@ -413,8 +463,20 @@ impl Record {
 
     /// Adds the usage of the call.
     pub(crate) fn add_usage(&mut self, used: Used) {
-        let Used { origins, agents, usage, outputs, programs, asks: _ } = used;
+        let Used {
+            origins,
+            refused,
+            agents,
+            usage,
+            outputs,
+            programs,
+            asks: _,
+            is_held: _,
+            approver,
+        } = used;
+        self.approver = approver;
         self.hosts = origins.iter().map(ToString::to_string).collect();
+        self.refused_hosts = refused.into_values().flatten().collect();
         self.agents = agents.into_iter().collect();
         self.outputs = outputs;
         self.programs = programs.into();

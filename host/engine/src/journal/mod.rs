@@ -3,10 +3,11 @@
 //!
 //! | module | is for |
 //! |---|---|
-//! | [`entry`] | the contents of a line |
+//! | [`entry`], [`decision`] | the contents of a line |
 //! | [`reader`] | reading lines of any length from files of any size |
 //! | [`seal`] | authenticating lines as written by this host in this workspace |
 
+mod decision;
 mod entry;
 mod reader;
 mod seal;
@@ -18,6 +19,8 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use decision::DecisionRecord;
+pub(crate) use decision::bounded;
 pub use entry::{CommitRecord, Entry, Event, HealthRecord, PathChange, Record, Verdict, library};
 pub use reader::{Line, Lines, rotated};
 

@@ -218,7 +218,7 @@ impl BackendRunner {
             }
         });
         ended.map_err(|stop| match stop {
-            Stop::Limit(_) | Stop::Storage(..) | Stop::Cancelled => {
+            Stop::Limit(_) | Stop::Ended(..) | Stop::Cancelled => {
                 Error::Limit(format!("{name}: {stop}"))
             }
             Stop::Trap(_) | Stop::Descriptors => Error::Failed(format!("{name}: {stop}")),

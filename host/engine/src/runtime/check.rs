@@ -3,9 +3,9 @@
 
 use wasmtime::component::{Component, Linker};
 
-use super::imports::{Needs, check_import, needs_of, served};
+use super::imports::{Needs, Refusal, check_import, nearest, needs_of};
 use super::typed::Tools;
-use super::{LoadError, Runtime, sockets};
+use super::{LoadError, Runtime, refused};
 use crate::capability::CallState;
 use crate::capability::builder::BuildBackendPre;
 use crate::capability::linter::LinterBackendPre;
@@ -24,17 +24,22 @@ impl Runtime {
             // Reading the manifest failed as well, with a better message.
             return Vec::new();
         };
-        let name = manifest.map_or(file, |manifest| &manifest.name);
-        let mut findings = Vec::new();
+        let (mut findings, mut refused) = (Vec::new(), Vec::new());
         for import in &imports {
-            let problem = match (manifest, needs_of(import)) {
-                (None, Some(_)) => None,
-                (None, None) => check_import(name, import, &Capabilities::NONE, false).err(),
-                (Some(Manifest { requests, as_granted, .. }), _) => {
-                    check_import(name, import, requests, *as_granted).err()
-                }
+            let decided = match manifest {
+                Some(manifest) => check_import(manifest, import, &manifest.requests),
+                None if needs_of(import).is_some() => Ok(None),
+                None if refused::is_socket(import) => Ok(Some(Refusal::Sockets)),
+                None => Err(LoadError::NotServed {
+                    plugin: file.to_owned(),
+                    import: import.clone(),
+                    offered: nearest(import),
+                }),
             };
-            findings.extend(problem.map(|problem| refused_import(file, import, &problem)));
+            match decided {
+                Ok(refusal) => refused.extend(refusal.map(|refusal| (import.clone(), refusal))),
+                Err(problem) => findings.push(refused_import(file, import, &problem)),
+            }
         }
         if let Some(manifest) = manifest {
             findings.extend(unused(file, &manifest.requests, &imports));
@@ -53,12 +58,9 @@ impl Runtime {
             }
         };
         let component = &components[0];
-        let as_granted = manifest.is_some_and(|manifest| manifest.as_granted);
-        let is_served = |import: &String| {
-            needs_of(import).is_some() || as_granted && sockets::is_import(import)
-        };
+        let is_served = |import: &String| needs_of(import).is_some() || refused::is_socket(import);
         if imports.iter().all(is_served)
-            && let Err(error) = sockets::link(&self.lanes[0].linker, component, as_granted)
+            && let Err(error) = refused::link(&self.lanes[0].linker, component, &refused)
         {
             let cure = "make its bindings from the WIT files of this version (`cofferdam plugin new` writes them), and build it anew";
             findings.push(Finding::error(
@@ -121,9 +123,7 @@ fn refused_import(file: &str, import: &str, problem: &LoadError) -> Finding {
             Finding::error(place, problem, cure)
         }
         _ => {
-            let interface = |name: &str| name.split('@').next().unwrap_or_default().to_owned();
-            let near = served().find(|name| interface(name) == interface(import));
-            let cure = match near {
+            let cure = match nearest(import) {
                 Some(name) => format!("it offers {name}; make the bindings from the WIT files of this version (`cofferdam plugin new` writes them)"),
                 None => "build it for a world without the import; docs/plugins.md lists what plugins can import".to_owned(),
             };

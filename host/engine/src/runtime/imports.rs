@@ -1,13 +1,16 @@
 //! The imports that are served to plugins, and the grants that they need.
 
-use super::{LoadError, sockets};
+use super::{LoadError, refused};
 use cofferdam_core::policy::{BackendKind, Capabilities};
+use cofferdam_plugin::manifest::Manifest;
 
 /// The packages that the host serves, and the grants that they need. A plugin with any other import
 /// does not load.
 const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("wasi:cli/", Needs::Nothing),
     ("wasi:clocks/", Needs::Nothing),
+    // One interface, in the one version that is linked: another is named with it.
+    ("wasi:config/store@0.2.0-rc.1", Needs::Nothing),
     ("wasi:filesystem/", Needs::Nothing),
     ("wasi:http/", Needs::Http),
     ("wasi:io/", Needs::Nothing),
@@ -89,30 +92,60 @@ pub(super) fn needs_of(import: &str) -> Option<Needs> {
     served.map(|(_, needs)| *needs)
 }
 
-/// Checks whether a plugin may import an interface. A plugin that accepts partial grants
-/// (`as_granted`) may import `wasi:http` without a grant, since each request is checked, and
-/// sockets, which are not served.
+/// The interface that the host serves in the place of an import: the same one in another version.
+pub(super) fn nearest(import: &str) -> Option<&'static str> {
+    let interface = |name: &str| name.split('@').next().unwrap_or_default().to_owned();
+    served().find(|name| interface(name) == interface(import))
+}
+
+/// Why a plugin loads with an import and may not use it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// There are no sockets.
+    Sockets,
+    /// The grant is missing; the message names it.
+    NotGranted(String),
+}
+
+/// Decides about an import of a plugin: `None` if it is served. An import is refused without
+/// keeping the plugin from loading if it is of sockets, or if the plugin has only tools and
+/// requests what the user has not granted: its other tools work. A plugin that accepts partial
+/// grants (`as_granted`) may import `wasi:http` without a grant, since each request is checked.
+///
+/// # Errors
+/// `NotServed` if the host does not have the interface; `NotGranted` if it is not requested, or not
+/// granted to a plugin with backends.
 pub(super) fn check_import(
-    plugin: &str,
+    manifest: &Manifest,
     import: &str,
     granted: &Capabilities,
-    as_granted: bool,
-) -> Result<(), LoadError> {
-    let (plugin, name) = (plugin.to_owned(), import.to_owned());
+) -> Result<Option<Refusal>, LoadError> {
+    let plugin = || manifest.name.clone();
+    let not_granted =
+        |grant| LoadError::NotGranted { plugin: plugin(), import: import.to_owned(), grant };
     match needs_of(import) {
-        Some(Needs::Http) if as_granted => Ok(()),
-        None if as_granted && sockets::is_import(import) => Ok(()),
-        Some(needs) => needs.met_by(granted).map_err(|grant| LoadError::NotGranted {
-            plugin,
-            import: name,
-            grant,
+        Some(Needs::Http) if manifest.as_granted => Ok(None),
+        Some(needs) => match needs.met_by(granted) {
+            Ok(()) => Ok(None),
+            Err(grant)
+                if manifest.backends.is_empty() && needs.met_by(&manifest.requests).is_ok() =>
+            {
+                Ok(Some(Refusal::NotGranted(not_granted(grant).to_string())))
+            }
+            Err(grant) => Err(not_granted(grant)),
+        },
+        None if refused::is_socket(import) => Ok(Some(Refusal::Sockets)),
+        None => Err(LoadError::NotServed {
+            plugin: plugin(),
+            import: import.to_owned(),
+            offered: nearest(import),
         }),
-        None => Err(LoadError::NotServed { plugin, import: name }),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use std::collections::BTreeSet;
     use std::fs;
     use std::path::Path;
@@ -121,7 +154,7 @@ mod tests {
     use cofferdam_core::policy::Files;
 
     #[test]
-    #[expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "looks at the WIT files")]
+    #[expect(clippy::disallowed_methods, reason = "looks at the WIT files")]
     fn exactly_the_interfaces_of_the_wit_files_are_served() {
         let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/deps");
         let mut written = Vec::new();
@@ -148,6 +181,56 @@ mod tests {
         served.sort_unstable();
         assert_eq!(served, written);
         assert_eq!(fs::read_dir(wit).unwrap().count(), 3);
+    }
+
+    /// A plugin with a tool.
+    fn manifest(requests: Capabilities) -> Manifest {
+        let tool = serde_json::json!({
+            "name": "t", "title": "", "description": "", "done": "", "input": {}, "output": {},
+        });
+        let manifest = serde_json::json!({
+            "name": "p", "version": "0.1.0", "description": "", "requests": {}, "tools": [tool],
+        });
+        Manifest { requests, ..Manifest::parse(manifest.to_string().as_bytes()).unwrap() }
+    }
+
+    #[test]
+    fn requested_imports_without_a_grant_are_refused_when_they_are_used() {
+        let scan = Capabilities { files: Files::Read, scan: true, ..Capabilities::NONE };
+        let check = |manifest: &Manifest, import: &str| {
+            check_import(manifest, import, &Capabilities::NONE).map_err(|error| error.to_string())
+        };
+        let import = "cofferdam:host/scan@0.1.0";
+        let Ok(Some(Refusal::NotGranted(message))) = check(&manifest(scan.clone()), import) else {
+            panic!("the plugin has to load")
+        };
+        assert!(message.contains("needs the grant scan = true"), "{message}");
+        assert!(check(&manifest(Capabilities::NONE), import).is_err());
+        let http = "wasi:http/types@0.2.6";
+        let as_granted = Manifest { as_granted: true, ..manifest(Capabilities::NONE) };
+        assert_eq!(check(&as_granted, http), Ok(None));
+        let sockets = "wasi:sockets/tcp@0.2.6";
+        assert_eq!(check(&manifest(Capabilities::NONE), sockets), Ok(Some(Refusal::Sockets)));
+        // Settings choose backends, which have to be known not to work.
+        let backend = serde_json::json!({"kind": "linter", "name": "b"});
+        let backends = vec![serde_json::from_value(backend).unwrap()];
+        assert!(check(&Manifest { backends, ..manifest(scan) }, import).is_err());
+    }
+
+    #[test]
+    fn an_import_of_another_version_names_the_version_that_is_served() {
+        let error = check_import(
+            &manifest(Capabilities::NONE),
+            "cofferdam:host/scan@0.2.0",
+            &Capabilities::NONE,
+        );
+        let message = error.unwrap_err().to_string();
+        assert!(message.contains("it offers cofferdam:host/scan@0.1.0"), "{message}");
+        assert!(message.contains("`cofferdam plugin update p`"), "{message}");
+        let config = "wasi:config/store@0.2.0-draft";
+        let error = check_import(&manifest(Capabilities::NONE), config, &Capabilities::NONE);
+        let message = error.unwrap_err().to_string();
+        assert!(message.contains("it offers wasi:config/store@0.2.0-rc.1"), "{message}");
     }
 
     #[test]
@@ -190,14 +273,15 @@ mod tests {
             ("cofferdam:host/files@0.1.0", Capabilities::NONE, None),
             ("cofferdam:host/changes@0.1.0", granted(Files::Write, true), Some("does not offer")),
             ("cofferdam:host/scan@0.2.0", granted(Files::Write, true), Some("does not offer")),
-            ("wasi:sockets/tcp@0.2.6", granted(Files::Write, true), Some("does not offer")),
             ("wasi:http/outgoing-handler@0.2.6", granted(Files::Write, true), Some("http = [")),
             ("wasi:http/types@0.2.6", origins.clone(), None),
             ("wasi:http/outgoing-handler@0.2.6", origins, None),
             ("env", granted(Files::Write, true), Some("does not offer")),
         ] {
-            let error =
-                check_import("p", import, &granted, false).err().map(|error| error.to_string());
+            // Nothing is requested, so what is not granted keeps the plugin from loading.
+            let error = check_import(&manifest(Capabilities::NONE), import, &granted)
+                .err()
+                .map(|error| error.to_string());
             match wanted {
                 None => assert_eq!(error, None, "{import}"),
                 Some(wanted) => {

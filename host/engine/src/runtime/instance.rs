@@ -60,10 +60,24 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstanc
             // An instance that may write closes its files now, before they are committed.
             let only_reads = context.permissions.capabilities.files < Files::Write;
             let spent = SpentInstance { _store: only_reads.then_some(store) };
-            (bounded(answer, context), spent)
+            (bounded(redacted(answer, context), context), spent)
         }
         Err(stop) => (Err(stop), SpentInstance { _store: None }),
     }
+}
+
+/// Redacts the values of the plugin's configuration in a response.
+fn redacted(answer: Result<String, ToolError>, context: &CallContext) -> Result<String, ToolError> {
+    if context.permissions.grant.config.is_empty() {
+        return answer;
+    }
+    let clean = |text: &String| context.redacted(text);
+    answer.map(|output| clean(&output)).map_err(|error| ToolError {
+        code: clean(&error.code),
+        message: clean(&error.message),
+        detail: error.detail.as_ref().map(clean),
+        ..error
+    })
 }
 
 /// Checks the size of a response, and whether the call was stopped.
@@ -122,7 +136,7 @@ pub(super) fn in_instance<T>(
     match store.data().files.exceeded() {
         Some(Exceeded::DiskFull) => {
             let message = context.services.workspace.is_full(&Errno::NOSPC.into());
-            Err(Stop::Storage(FailedCode::DiskFull.into(), message))
+            Err(Stop::Ended(FailedCode::DiskFull.into(), message))
         }
         Some(Exceeded::Limit(limit)) => Err(Stop::Limit(limit)),
         None => Ok((done, store)),
@@ -149,7 +163,7 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
     if matches!(error.downcast_ref(), Some(ResourceTableError::Full)) {
         return Stop::Limit(LimitCode::HandleLimit);
     }
-    let message = format!("{error:#}");
+    let message = state.context.redacted(&format!("{error:#}"));
     if lacks_descriptors(&message) {
         return Stop::Descriptors;
     }

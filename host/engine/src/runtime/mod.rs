@@ -14,7 +14,7 @@ mod imports;
 mod instance;
 mod prepared;
 mod queue;
-mod sockets;
+mod refused;
 mod typed;
 mod value;
 mod workers;
@@ -102,15 +102,20 @@ pub enum LoadError {
         grant: String,
     },
     /// The component imports an interface that the host does not have.
-    #[error("the plugin '{plugin}' imports {import}, which this host does not offer")]
+    #[error("the plugin '{plugin}' imports {import}, which this host does not offer{}", skew(plugin, *offered))]
     NotServed {
         /// The name of the plugin.
         plugin: String,
         /// The name of the imported interface.
         import: String,
+        /// The version of the interface that the host has.
+        offered: Option<&'static str>,
     },
     /// The component imports an interface of the host with a different type.
-    #[error("the plugin '{plugin}' imports what this host does not offer: {message}")]
+    #[error(
+        "the plugin '{plugin}' imports what this host does not offer: {message}; {}",
+        rebuild(plugin)
+    )]
     Mismatch {
         /// The name of the plugin.
         plugin: String,
@@ -128,6 +133,23 @@ pub enum LoadError {
         message: String,
     },
 }
+
+/// The cure for an interface of another version.
+fn skew(plugin: &str, offered: Option<&str>) -> String {
+    offered.map_or_else(String::new, |name| format!("; it offers {name}: {}", rebuild(plugin)))
+}
+
+/// How a user and the author of a plugin make it fit the interfaces of this host.
+fn rebuild(plugin: &str) -> String {
+    format!(
+        "look for another version of the plugin (`cofferdam plugin update {plugin}`) or of this \
+         host; {REBUILD}"
+    )
+}
+
+/// How the author of a plugin makes it fit the interfaces of this host.
+const REBUILD: &str = "its author makes the bindings from the WIT files of this version \
+                       (`cofferdam plugin new` writes them), and builds it anew";
 
 /// Loads plugins, each at its first call.
 pub struct Runtime {
@@ -252,9 +274,10 @@ impl Runtime {
         }
         let components = self.components(plugin, is_cancelled)?;
         let name = &plugin.manifest.name;
-        let mut is_divisible = false;
+        let (mut is_divisible, mut refused) = (false, Vec::new());
         for (import, _) in components[0].component_type().imports(self.engine()) {
-            check_import(name, import, granted, plugin.manifest.as_granted)?;
+            let refusal = check_import(&plugin.manifest, import, granted)?;
+            refused.extend(refusal.map(|refusal| (import.to_owned(), refusal)));
             is_divisible |= import == PARTS;
         }
         let world = |error: wasmtime::Error| LoadError::World {
@@ -266,8 +289,7 @@ impl Runtime {
             message: format!("{error:#}"),
         };
         let link = |(lane, component): (&Lane, &Component)| {
-            let pre = sockets::link(&lane.linker, component, plugin.manifest.as_granted);
-            let pre = pre.map_err(mismatch)?;
+            let pre = refused::link(&lane.linker, component, &refused).map_err(mismatch)?;
             LaneOfPlugin::new(&lane.engine, &pre, &plugin.manifest).map_err(world)
         };
         let lanes = self.lanes.iter().zip(&components).map(link).collect::<Result<_, _>>()?;

@@ -14,7 +14,7 @@ use crate::capability::{CallState, PluginPre};
 use cofferdam_core::outcome::{ErrorCode, LimitCode, RefusalCode};
 use cofferdam_plugin::check::TOOLS;
 use cofferdam_plugin::manifest::{Manifest, Tool};
-use cofferdam_plugin::typed::tool_name;
+use cofferdam_plugin::typed::{tool_name, tool_names};
 use cofferdam_text::shorten;
 
 /// How much of an error value is in the message, in bytes. The detail has all of it.
@@ -37,14 +37,15 @@ impl Tools {
         if pre.component().get_export_index(None, TOOLS).is_some() {
             return PluginPre::new(pre.clone()).map(Self::Json);
         }
-        let exported = exported(pre);
+        let exported = exported(pre, &manifest.name);
         if exported.is_empty() {
             return PluginPre::new(pre.clone()).map(Self::Json);
         }
         let mut functions = HashMap::new();
         for Tool { name, .. } in &manifest.tools {
             let wrong = |why: &str| Error::msg(format!("the tool '{name}': {why}"));
-            let mut found = exported.iter().filter(|exported| exported.tool == *name);
+            let mut found =
+                exported.iter().filter(|exported| exported.names.iter().any(|own| own == name));
             let function = match (found.next(), found.next()) {
                 (Some(function), None) => function,
                 (None, _) => return Err(wrong("no function that it exports has that name")),
@@ -60,38 +61,44 @@ impl Tools {
 
 /// A function exported by a component.
 struct Exported {
-    /// The name of its tool.
-    tool: String,
+    /// The names of its tool: the derived one, and the whole one, which a packed manifest may have.
+    names: Vec<String>,
     index: ComponentExportIndex,
     ty: ComponentFunc,
 }
 
 /// The exported functions whose names are names of tools.
-fn exported(pre: &InstancePre<CallState>) -> Vec<Exported> {
+fn exported(pre: &InstancePre<CallState>, plugin: &str) -> Vec<Exported> {
     let component = pre.component();
     let engine = component.engine();
-    let mut exported = Vec::new();
-    let mut found =
-        |interface: Option<(&str, &ComponentExportIndex)>, name: &str, ty: ComponentFunc| {
-            let tool = tool_name(interface.map(|(interface, _)| interface), name);
-            let index = component.get_export_index(interface.map(|(_, index)| index), name);
-            exported.extend(tool.zip(index).map(|(tool, index)| Exported { tool, index, ty }));
-        };
-    for (name, export) in component.component_type().exports(engine) {
-        match export.ty {
-            ComponentItem::ComponentFunc(ty) => found(None, name, ty),
+    let ty = component.component_type();
+    let mut functions: Vec<(Option<&str>, &str, ComponentFunc)> = Vec::new();
+    let exports: Vec<_> = ty.exports(engine).collect();
+    for (name, export) in &exports {
+        match &export.ty {
+            ComponentItem::ComponentFunc(ty) => functions.push((None, *name, ty.clone())),
             ComponentItem::ComponentInstance(interface) => {
-                let Some(index) = component.get_export_index(None, name) else { continue };
                 for (function, export) in interface.exports(engine) {
                     if let ComponentItem::ComponentFunc(ty) = export.ty {
-                        found(Some((name, &index)), function, ty);
+                        functions.push((Some(*name), function, ty));
                     }
                 }
             }
             _ => {}
         }
     }
-    exported
+    let called: Vec<_> = functions.iter().map(|(interface, name, _)| (*interface, *name)).collect();
+    let names = tool_names(plugin, &called);
+    let exported = |((interface, name, ty), short): ((Option<&str>, &str, _), Option<String>)| {
+        let whole = tool_name(interface, name)?;
+        let index = match interface {
+            Some(interface) => Some(component.get_export_index(None, interface)?),
+            None => None,
+        };
+        let index = component.get_export_index(index.as_ref(), name)?;
+        Some(Exported { names: short.into_iter().chain([whole]).collect(), index, ty })
+    };
+    functions.into_iter().zip(names).filter_map(exported).collect()
 }
 
 /// A component that exports each tool as a typed function.

@@ -79,6 +79,8 @@ pub struct Stats {
     reasons: BTreeMap<String, u64>,
     sources: BTreeMap<String, u64>,
     commits: u64,
+    callers: BTreeMap<String, u64>,
+    decisions: BTreeMap<String, u64>,
     health: Health,
     times: Times,
     lines: LineCount,
@@ -143,6 +145,10 @@ pub struct Summary {
     pub health: HealthSummary,
     /// The number of commits.
     pub commits: u64,
+    /// The number of calls by client and role: `claude-code 2.1.0 (coder)`.
+    pub callers: BTreeMap<String, u64>,
+    /// The number of decisions of users, by answer: `yes`, `no`, `accepted`, `rejected`.
+    pub decisions: BTreeMap<String, u64>,
     /// The number of calls over time.
     pub timeline: Timeline,
     /// Values above a threshold.
@@ -265,6 +271,11 @@ impl Stats {
                         }
                     }
                 }
+                if let Some(client) = &record.client {
+                    let role = record.role.as_ref().map(|role| format!(" ({role})"));
+                    let caller = format!("{client}{}", role.unwrap_or_default());
+                    *named(&mut self.callers, &caller) += 1;
+                }
                 if let Some(plugin) = record.plugin() {
                     named(&mut self.plugins, plugin).add(record);
                 }
@@ -279,7 +290,11 @@ impl Stats {
                 *named(&mut self.sources, source(event)) += 1;
                 self.times.fallback(time);
             }
-            Entry::Event(_) => {}
+            Entry::Event(event) => {
+                if let Some(decision) = &event.decision {
+                    *named(&mut self.decisions, &decision.answer) += 1;
+                }
+            }
             Entry::Commit(_) => self.commits += 1,
             Entry::Health(record) => self.health.add(record),
         }
@@ -310,6 +325,8 @@ impl Stats {
             fallbacks: Fallbacks { reasons: self.reasons.clone(), sources },
             health,
             commits: self.commits,
+            callers: self.callers.clone(),
+            decisions: self.decisions.clone(),
             timeline: self.times.timeline(),
             alerts,
             lines: self.lines.clone(),

@@ -121,6 +121,13 @@ impl Summary {
             facts.push(("made by other calls, such as scripts", nested));
         }
         facts.push(("commits", self.commits.to_string()));
+        for (about, counts) in [("calls of", &self.callers), ("decisions", &self.decisions)] {
+            let counts = counts.iter().map(|(name, count)| format!("{name}: {count}"));
+            let counts = counts.collect::<Vec<_>>().join(", ");
+            if !counts.is_empty() {
+                facts.push((about, counts));
+            }
+        }
         if self.total.latency_ms.relative_error > 0.0 {
             let error = self.total.latency_ms.relative_error * 100.0;
             facts.push(("percentiles", format!("exact to {error:.3} %")));

@@ -205,6 +205,11 @@ fn attributes(record: &Record, tool: &str, origin: &Origin) -> Vec<KeyValue> {
     }
     add("error.type", record.code.clone().map(Value::from));
     add("cofferdam.role", record.role.clone().map(Value::from));
+    add("cofferdam.client", record.client.clone().map(Value::from));
+    add("cofferdam.session", record.session.clone().map(Value::from));
+    add("cofferdam.agent", record.agent.clone().map(Value::from));
+    add("cofferdam.approver", record.approver.clone().map(Value::from));
+    add("cofferdam.proposal", record.proposal.clone().map(Value::from));
     add("cofferdam.commit", record.commit.clone().map(Value::from));
     add("cofferdam.dry_run", record.dry_run.then(|| true.into()));
     attributes

@@ -56,6 +56,14 @@ pub enum FetchError {
         /// What the server replied.
         why: String,
     },
+    /// It does not exist.
+    #[error("{place}: {why}")]
+    Missing {
+        /// What was requested.
+        place: String,
+        /// What the server replied.
+        why: &'static str,
+    },
     /// The content does not have the expected digest.
     #[error("{place}: it has {found}, where {wanted} was asked for")]
     Digest {
@@ -78,6 +86,19 @@ pub enum FetchError {
 }
 
 impl FetchError {
+    fn missing(place: impl ToString, why: &'static str) -> Self {
+        Self::Missing { place: place.to_string(), why }
+    }
+
+    /// Whether the source does not exist.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Self::Missing { .. } => true,
+            Self::File { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+            _ => false,
+        }
+    }
+
     fn answer(place: impl ToString, why: impl ToString) -> Self {
         Self::Answer { place: place.to_string(), why: why.to_string() }
     }
@@ -142,6 +163,22 @@ impl Distribution {
                 // Of another origin, a redirect: the user can't allow it by naming the source.
                 error => error,
             })
+        }
+        .boxed()
+    }
+
+    /// The tags of the repository that a reference names.
+    ///
+    /// # Errors
+    /// Those of [`FetchError`].
+    pub fn tags<'a>(
+        &'a self,
+        reference: &'a Reference,
+        origin: SourceOrigin,
+    ) -> BoxFuture<'a, Result<Vec<String>, FetchError>> {
+        async move {
+            let login = self.login(reference).await?;
+            oci::tags(&self.client, login, reference, origin).await
         }
         .boxed()
     }
@@ -275,7 +312,7 @@ mod tests {
         let source = format!("http://{}/lines.wasm", server.address).parse().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let fetched = distribution.fetch(&source, SourceOrigin::Lock, Path::new("/nowhere"));
-        assert!(matches!(runtime.block_on(fetched), Err(FetchError::Answer { .. })));
+        assert!(matches!(runtime.block_on(fetched), Err(FetchError::Missing { .. })));
     }
 
     /// What a lock names is shown as a command, which must not run anything else.

@@ -13,7 +13,7 @@ pub async fn fetch(
     origin: SourceOrigin,
 ) -> Result<Fetched, FetchError> {
     let bytes = get(client, address, origin, MAX_COMPONENT_BYTES).await?;
-    let bytes = bytes.ok_or_else(|| FetchError::answer(address, "there is nothing (404)"))?;
+    let bytes = bytes.ok_or_else(|| FetchError::missing(address, "there is nothing (404)"))?;
     let beside = address.beside(signature::SUFFIX);
     let signature = get(client, &beside, origin, signature::MAX_SIGNATURE_BYTES).await?;
     let signature = signature.map(|text| String::from_utf8_lossy(&text).into_owned());

@@ -5,6 +5,7 @@
 //! component's types and skips the bodies of functions; nothing is compiled or run. [`schema`]
 //! defines the JSON form of each type; [`cofferdam_engine::runtime`] converts by the same rules.
 
+mod beside;
 mod docs;
 mod schema;
 pub mod wit;
@@ -20,6 +21,8 @@ use wasmparser::types::{Types, TypesRef};
 use wasmparser::{Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
 use super::manifest::{Manifest, ManifestError, Tool, is_name};
+use beside::Texts;
+pub use beside::{Beside, ENDINGS};
 use cofferdam_core::envelope::Dialect;
 use cofferdam_core::policy::{Capabilities, Files, LimitSettings};
 use cofferdam_text::shorten;
@@ -46,8 +49,8 @@ pub struct Derived {
     pub manifest: Manifest,
     /// The functions that can't be tools.
     pub left_out: Vec<LeftOut>,
-    /// Why the documentation in the component can't be read.
-    pub unread: Option<String>,
+    /// Documentation in the component or beside it that can't be used, and why.
+    pub unread: Vec<String>,
 }
 
 /// An exported function that can't be a tool.
@@ -99,10 +102,42 @@ fn in_words(left_out: &[LeftOut]) -> String {
     words.join("; ")
 }
 
-/// The tool name for a function: `add`, or `calculator_add` for one of the interface
-/// `docs:example/calculator@0.1.0`. WIT's own names have no `_`.
+/// The tool names for all functions of a component, each the name of its interface, if any, and its
+/// own: `add`, or `calculator_add` for one of the interface `docs:example/calculator@0.1.0`. No words
+/// are doubled: the interface is left out if the function's name has its words (`weather` and
+/// `get-weather`), or if it is called as the plugin is, unless two functions would have one name then.
 ///
 /// `None` if there is no valid name: methods, and names that are not WIT.
+pub fn tool_names(plugin: &str, functions: &[(Option<&str>, &str)]) -> Vec<Option<String>> {
+    let shortest = |&(interface, function): &(Option<&str>, &str)| match interface {
+        Some(interface) if !says_it(plugin, short(interface), function) => {
+            tool_name(Some(interface), function)
+        }
+        _ => tool_name(None, function),
+    };
+    let names: Vec<Option<String>> = functions.iter().map(shortest).collect();
+    let mut uses: HashMap<&Option<String>, usize> = HashMap::new();
+    for name in &names {
+        *uses.entry(name).or_default() += 1;
+    }
+    let is_alone = |name: &Option<String>| uses.get(name) == Some(&1);
+    let whole = |(name, (interface, function)): (&Option<String>, &(Option<&str>, &str))| {
+        if is_alone(name) { name.clone() } else { tool_name(*interface, function) }
+    };
+    names.iter().zip(functions).map(whole).collect()
+}
+
+/// Whether the name of a plugin or a function has the words of an interface already.
+fn says_it(plugin: &str, interface: &str, function: &str) -> bool {
+    let words: Vec<&str> = interface.split('-').collect();
+    let of_function: Vec<&str> = function.split('-').collect();
+    plugin.replace('_', "-") == interface
+        || of_function.windows(words.len()).any(|window| window == words)
+}
+
+/// The whole tool name for a function. WIT's own names have no `_`.
+///
+/// `None` if there is no valid name.
 pub fn tool_name(interface: Option<&str>, function: &str) -> Option<String> {
     let name = match interface {
         None => function.to_owned(),
@@ -133,11 +168,12 @@ fn plugin_name(called: &str) -> Result<String, TypedError> {
     if is_name(&name) { Ok(name) } else { Err(TypedError::Name(called.to_owned())) }
 }
 
-/// Derives the manifest of a component without one. `called` is the name of its file or repository.
+/// Derives the manifest of a component without one. `called` is the name of its file or repository,
+/// `beside` what the files beside it say.
 ///
 /// # Errors
 /// Those of [`TypedError`].
-pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
+pub fn derive(component: &[u8], called: &str, beside: &Beside) -> Result<Derived, TypedError> {
     let Component { types, imports, exports, sections } = Component::read(component)?;
     let types = types.as_ref();
     let is_ours = |name: &String| name.starts_with("cofferdam:");
@@ -145,12 +181,17 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
         return Err(TypedError::NoManifest);
     }
     let name = plugin_name(called)?;
-    let docs = sections.get(docs::SECTION).map(|section| Docs::read(section));
-    let (docs, unread) = match docs {
-        None => (Docs::default(), None),
-        Some(Ok(docs)) => (docs, None),
-        Some(Err(why)) => (Docs::default(), Some(why)),
-    };
+    let mut unread = beside.unread.clone();
+    let mut readable = |docs: Result<Docs, String>| docs.map_err(|why| unread.push(why)).ok();
+    let of_section = sections.get(docs::SECTION).map(|section| {
+        Docs::read(section).map_err(|why| format!("its section package-docs: {why}"))
+    });
+    let docs = beside.docs().and_then(&mut readable);
+    let docs = docs.or_else(|| of_section.and_then(readable)).unwrap_or_default();
+    let texts = beside.texts().unwrap_or_else(|why| {
+        unread.push(why);
+        Texts::default()
+    });
     let functions = functions(types, &exports);
     if functions.is_empty() {
         return Err(TypedError::NoManifest);
@@ -160,17 +201,29 @@ pub fn derive(component: &[u8], called: &str) -> Result<Derived, TypedError> {
     }
     let requests = requests(&imports);
     let mut schemas = Schemas::new(types, type_docs(types, &imports, &exports, &docs));
+    let called: Vec<_> =
+        functions.iter().map(|function| (function.interface, function.name)).collect();
+    let mut names = tool_names(&name, &called).into_iter();
     let tool = |function: &Function<'_>| {
-        let tool = function.tool(&name, &docs, &mut schemas)?;
+        let tool_name = names.next().flatten();
+        let tool = function.tool((&name, tool_name), &docs, &mut schemas)?;
         Ok(Tool { effects: requests.files, ..tool })
     };
-    let (tools, left_out) = tools(&functions, tool)?;
+    let (mut tools, left_out) = tools(&functions, tool)?;
+    for (name, text) in &texts.tools {
+        match tools.iter_mut().find(|tool| tool.name == *name) {
+            Some(tool) => tool.description = shorten(text.trim(), MAX_DESCRIPTION_BYTES),
+            None => unread.push(format!("the texts beside it: there is no tool '{name}'")),
+        }
+    }
     let said = |name: &str| {
         let section = sections.get(name)?;
         let text = str::from_utf8(section).ok()?.trim();
         (!text.is_empty()).then(|| shorten(text, MAX_DESCRIPTION_BYTES))
     };
-    let description = said("description").or_else(|| docs.component().map(first_line));
+    let description = texts.description.as_deref().map(first_line);
+    let description =
+        description.or_else(|| said("description")).or_else(|| docs.component().map(first_line));
     let described = description.unwrap_or_else(|| {
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         shorten(&format!("A component that exports {}.", names.join(", ")), 200)
@@ -305,10 +358,14 @@ impl Function<'_> {
     }
 
     /// The function as a tool of the plugin, or why it can't be one.
-    fn tool(&self, plugin: &str, docs: &Docs, schemas: &mut Schemas<'_>) -> Result<Tool, String> {
+    fn tool(
+        &self,
+        (plugin, name): (&str, Option<String>),
+        docs: &Docs,
+        schemas: &mut Schemas<'_>,
+    ) -> Result<Tool, String> {
         self.check()?;
-        let name = tool_name(self.interface, self.name)
-            .ok_or("has a name that no tool can have".to_owned())?;
+        let name = name.ok_or("has a name that no tool can have".to_owned())?;
         if plugin.len() + "__".len() + name.len() > MAX_EXPORTED_NAME_BYTES {
             return Err(format!(
                 "would be '{plugin}__{name}' for clients, who take at most {MAX_EXPORTED_NAME_BYTES} characters"

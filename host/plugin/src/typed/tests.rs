@@ -20,7 +20,7 @@ fn component(types: &str, functions: &[&str]) -> String {
 
 fn derive_text(text: &str) -> Result<Derived, String> {
     let bytes = wat::parse_str(text).unwrap_or_else(|error| panic!("{error}"));
-    derive(&bytes, "example.wasm").map_err(|error| error.to_string())
+    derive(&bytes, "example.wasm", &Beside::default()).map_err(|error| error.to_string())
 }
 
 fn with_section(text: &str, name: &str, data: &[u8]) -> Vec<u8> {
@@ -38,7 +38,7 @@ const ADDER: &str = r#"(component
 fn exported_interfaces_become_tools() {
     let Derived { manifest, left_out, unread } = derive_text(ADDER).unwrap();
     manifest.check_schemas().unwrap();
-    assert_eq!((left_out, unread), (Vec::new(), None));
+    assert_eq!((left_out, unread), (Vec::new(), Vec::<String>::new()));
     assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("example", "0.1.0"));
     assert!(manifest.as_granted);
     assert_eq!(manifest.requests, Capabilities::NONE);
@@ -343,13 +343,13 @@ fn other_components_give_no_manifest() {
         assert_eq!(error, TypedError::NoManifest.to_string(), "{text}");
     }
     for bytes in [&b""[..], b"\0asm\x0d\0\x01\0\x07\xff", &[0xde; 100]] {
-        assert!(matches!(derive(bytes, "x"), Err(TypedError::Malformed(_))));
+        assert!(matches!(derive(bytes, "x", &Beside::default()), Err(TypedError::Malformed(_))));
     }
     let whole = wat::parse_str(ADDER).unwrap();
     // Without its last sections it may still be a component.
-    let all = derive(&whole, "x").unwrap();
+    let all = derive(&whole, "x", &Beside::default()).unwrap();
     for end in 0..whole.len() {
-        if let Ok(some) = derive(&whole[..end], "x") {
+        if let Ok(some) = derive(&whole[..end], "x", &Beside::default()) {
             assert_eq!(some, all);
         }
     }
@@ -379,8 +379,9 @@ fn comments_become_descriptions() {
     for version in [0, 1] {
         let section = [&[version][..], docs.to_string().as_bytes()].concat();
         let bytes = with_section(POINTS, docs::SECTION, &section);
-        let Derived { manifest, unread, .. } = derive(&bytes, "points.wasm").unwrap();
-        assert_eq!(unread, None);
+        let Derived { manifest, unread, .. } =
+            derive(&bytes, "points.wasm", &Beside::default()).unwrap();
+        assert_eq!(unread, Vec::<String>::new());
         assert_eq!(manifest.description, "Moves points.");
         let [get, to] = manifest.tools.as_slice() else { panic!("{manifest:?}") };
         assert_eq!((get.name.as_str(), get.description.as_str()), ("get", "Gets it."));
@@ -390,11 +391,17 @@ fn comments_become_descriptions() {
         assert_eq!(point["properties"]["x"]["description"], "To the right.");
     }
     let described = with_section(ADDER, "description", b"Adds numbers.");
-    assert_eq!(derive(&described, "adder").unwrap().manifest.description, "Adds numbers.");
+    assert_eq!(
+        derive(&described, "adder", &Beside::default()).unwrap().manifest.description,
+        "Adds numbers."
+    );
     let versioned = with_section(ADDER, "version", b"7.0.0-rc.1");
-    assert_eq!(derive(&versioned, "adder").unwrap().manifest.version, "7.0.0-rc.1");
+    assert_eq!(
+        derive(&versioned, "adder", &Beside::default()).unwrap().manifest.version,
+        "7.0.0-rc.1"
+    );
     let nonsense = with_section(ADDER, "version", b"\x1b[2Jnewest");
-    assert_eq!(derive(&nonsense, "adder").unwrap().manifest.version, "0.1.0");
+    assert_eq!(derive(&nonsense, "adder", &Beside::default()).unwrap().manifest.version, "0.1.0");
 }
 
 #[test]
@@ -409,14 +416,17 @@ fn unreadable_comments_are_reported() {
         (&deep, "EOF while parsing"),
         (&large, "larger than 1048576 bytes"),
     ] {
-        let derived = derive(&with_section(ADDER, docs::SECTION, section), "adder").unwrap();
-        let unread = derived.unread.unwrap();
+        let derived =
+            derive(&with_section(ADDER, docs::SECTION, section), "adder", &Beside::default())
+                .unwrap();
+        let unread = derived.unread.join("");
         assert!(unread.contains(wanted), "{unread}");
         assert_eq!(derived.manifest.tools.len(), 1);
     }
     let long = json!({"interfaces": {"add": {"funcs": {"add": "x".repeat(100_000)}}}});
     let section = [&b"\x01"[..], long.to_string().as_bytes()].concat();
-    let derived = derive(&with_section(ADDER, docs::SECTION, &section), "adder").unwrap();
+    let derived =
+        derive(&with_section(ADDER, docs::SECTION, &section), "adder", &Beside::default()).unwrap();
     assert!(derived.manifest.tools[0].description.len() <= MAX_DESCRIPTION_BYTES + "...".len());
 }
 
@@ -464,7 +474,7 @@ fn damaged_components_do_no_harm() {
                 let mut damaged = whole.clone();
                 damaged[place] ^= 1 << bit;
                 let _ = wit::text(&damaged);
-                if let Ok(derived) = derive(&damaged, "x") {
+                if let Ok(derived) = derive(&damaged, "x", &Beside::default()) {
                     derived.manifest.check_schemas().unwrap();
                 }
             }
@@ -555,4 +565,42 @@ fn a_component_is_written_as_wit() {
     );
     let written = wit::text(&wat::parse_str(&bomb).unwrap()).unwrap();
     assert!(written.contains("/* ... */") && written.len() < 1 << 20);
+}
+
+#[test]
+fn no_words_of_tool_names_are_doubled() {
+    let names = |plugin: &str, functions: &[(Option<&str>, &str)]| {
+        let names = tool_names(plugin, functions).into_iter();
+        names.map(Option::unwrap_or_default).collect::<Vec<_>>()
+    };
+    for (plugin, interface, function, wanted) in [
+        ("p", None, "add", "add"),
+        ("p", Some("docs:adder/add@0.1.0"), "add", "add"),
+        ("p", Some("a:b/weather"), "get-weather", "get-weather"),
+        ("p", Some("a:b/web-search"), "web-search-all", "web-search-all"),
+        ("p", Some("a:b/web-search"), "search", "web-search_search"),
+        ("p", Some("a:b/art"), "start", "art_start"),
+        ("file_system", Some("a:b/file-system"), "list", "list"),
+        ("p", Some("a:b/calculator"), "add", "calculator_add"),
+        ("p", Some("a:b/c"), "[method]x.y", ""),
+    ] {
+        assert_eq!(names(plugin, &[(interface, function)]), [wanted]);
+    }
+    // Two functions never get one name that they would not have had before.
+    let twice = [(Some("a:b/get"), "get"), (None, "get"), (Some("a:b/put"), "put")];
+    assert_eq!(names("p", &twice), ["get_get", "get", "put"]);
+}
+
+#[test]
+fn texts_beside_a_component_describe_types_as_well() {
+    let wit = "package docs:adder@0.1.0;\n/// Sums.\ninterface add {\n/// Adds.\nadd: func(x: u32, \
+               y: u32) -> u32;\n/// A place.\nrecord point {\n/// Across.\nx: u32,\n}\n}\n\
+               /// All.\nworld w {\n/// Runs.\nexport run: func();\nimport other:thing/api;\n}\n";
+    let beside = Beside { wit: Some(wit.to_owned()), ..Beside::default() };
+    let docs = beside.docs().unwrap().unwrap();
+    assert_eq!(docs.component(), Some("All."));
+    assert_eq!(docs.function(Some("add"), "add"), Some("Adds."));
+    assert_eq!(docs.function(None, "run"), Some("Runs."));
+    let point = docs.ty(Some("add"), "point").unwrap();
+    assert_eq!((point.docs.as_deref(), point.items["x"].as_str()), (Some("A place."), "Across."));
 }

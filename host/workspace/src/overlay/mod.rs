@@ -15,10 +15,12 @@
 //! | [`names`] | creating, removing and renaming |
 //! | [`resolve`] | following symbolic links |
 //! | [`git_files`] | reading git's files |
+//! | [`held`] | the changes of a held commit, in the tree of a later call |
 //! | [`guard`] | places that git controls, and files that git executes |
 
 mod git_files;
 mod guard;
+mod held;
 mod names;
 mod repositories;
 mod resolve;

@@ -20,6 +20,7 @@ impl Overlay {
     /// # Errors
     /// As `unlink` in POSIX; [`Refused`] for what can't be changed.
     pub fn remove_file(&self, place: &str) -> io::Result<()> {
+        self.check_writable()?;
         let stage = self.stage()?;
         match self.find(place)? {
             Location::Nothing => return Err(Errno::NOENT.into()),
@@ -47,6 +48,7 @@ impl Overlay {
     /// # Errors
     /// As `rmdir` in POSIX.
     pub fn remove_directory(&self, place: &str) -> io::Result<()> {
+        self.check_writable()?;
         if place.is_empty() {
             return Err(Errno::BUSY.into());
         }
@@ -115,6 +117,7 @@ impl Overlay {
         allow: &dyn Fn(&str) -> io::Result<()>,
         quota: &Quota,
     ) -> io::Result<()> {
+        self.check_writable()?;
         let Some(kind) = self.kind(from)? else { return Err(Errno::NOENT.into()) };
         let is_directory = kind == FileType::Directory;
         if from.is_empty() || to.is_empty() {

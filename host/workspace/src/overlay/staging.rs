@@ -115,6 +115,7 @@ impl Overlay {
     }
 
     pub(super) fn new_id(&self, quota: &Quota) -> io::Result<u32> {
+        self.check_writable()?;
         quota.take_file()?;
         let mut state = self.state();
         state.next += 1;
@@ -263,6 +264,7 @@ impl Overlay {
 
     /// Returns the staged inode of the file at `place`; stages it if it is on the disk.
     fn staged(&self, place: &str, quota: &Quota) -> io::Result<u32> {
+        self.check_writable()?;
         match self.find(place)? {
             Location::Nothing => Err(Errno::NOENT.into()),
             Location::Staged(id, FileType::RegularFile) => self.writable(place, id, true, quota),

@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::repositories::Repositories;
 use super::state::{Entry, Location, OverlayState, Savepoint, Undo};
+use crate::commit::COPY_SUFFIX;
 use crate::disk::{self, Listed, Spot};
 use crate::error::Refused;
 use crate::file_fingerprint::FileFingerprint;
@@ -23,6 +24,8 @@ pub struct Overlay {
     stage: Stage,
     /// The prefix of the names of staged inodes, which differs between transactions.
     id: String,
+    /// The end of the names of staged inodes.
+    suffix: &'static str,
     /// Whether anything is staged. If not, only the disk has to be looked at.
     pub(super) is_changed: AtomicBool,
     is_closed: AtomicBool,
@@ -36,6 +39,8 @@ enum Stage {
     Nowhere,
     /// In a directory that is created for the first of them.
     Made(OnceLock<Staging>, Box<dyn Fn() -> io::Result<Staging> + Send + Sync>),
+    /// In the directory of proposals, which is locked: the tree is for reading only.
+    Held { staging: Staging, _lock: OwnedFd },
 }
 
 /// A directory for staged inodes.
@@ -56,7 +61,18 @@ impl Staging {
 impl Overlay {
     /// Creates a tree for reading only.
     pub(crate) fn reading(disk: Arc<OwnedFd>) -> Self {
-        Self::new(disk, Stage::Nowhere, String::new())
+        Self::new(disk, Stage::Nowhere, String::new(), "")
+    }
+
+    /// Creates a tree for reading only, with the new files of a held commit on top. `staging` is the
+    /// directory of proposals, and nothing in it is removed as long as `lock` is open.
+    pub(super) fn over_proposals(
+        disk: Arc<OwnedFd>,
+        id: String,
+        staging: Staging,
+        lock: OwnedFd,
+    ) -> Self {
+        Self::new(disk, Stage::Held { staging, _lock: lock }, id, COPY_SUFFIX)
     }
 
     /// Creates a tree whose changes are staged, as those of the transaction `id`, in a directory that
@@ -66,7 +82,7 @@ impl Overlay {
         id: String,
         make: impl Fn() -> io::Result<Staging> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(disk, Stage::Made(OnceLock::new(), Box::new(make)), id)
+        Self::new(disk, Stage::Made(OnceLock::new(), Box::new(make)), id, "")
     }
 
     /// Creates an empty tree that is never committed and removed when it is dropped.
@@ -92,11 +108,12 @@ impl Overlay {
         Ok(Self::changing(Arc::clone(empty), "private".to_owned(), make))
     }
 
-    fn new(disk: Arc<OwnedFd>, stage: Stage, id: String) -> Self {
+    fn new(disk: Arc<OwnedFd>, stage: Stage, id: String, suffix: &'static str) -> Self {
         Self {
             disk,
             stage,
             id,
+            suffix,
             is_changed: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             state: Mutex::default(),
@@ -111,7 +128,12 @@ impl Overlay {
 
     /// Whether the tree can be changed.
     pub fn is_writable(&self) -> bool {
-        !matches!(self.stage, Stage::Nowhere)
+        matches!(self.stage, Stage::Made(..))
+    }
+
+    /// Checks that the tree can be changed.
+    pub(super) fn check_writable(&self) -> io::Result<()> {
+        if self.is_writable() { Ok(()) } else { Err(Errno::ROFS.into()) }
     }
 
     /// Refuses all further changes.
@@ -139,7 +161,7 @@ impl Overlay {
 
     /// Returns the name of an inode by its number, in the staging directory and later in the history.
     pub(crate) fn image_name(&self, number: impl std::fmt::Display) -> String {
-        format!("{}.{number}", self.id)
+        format!("{}.{number}{}", self.id, self.suffix)
     }
 
     /// Whether the staging directory was created.
@@ -153,6 +175,7 @@ impl Overlay {
                 Err(Refused::denied("the call is over".to_owned()))
             }
             Stage::Nowhere => Err(Errno::ROFS.into()),
+            Stage::Held { staging, .. } => Ok(staging),
             Stage::Made(made, make) => match made.get() {
                 Some(staging) => Ok(staging),
                 None => {

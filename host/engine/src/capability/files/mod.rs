@@ -22,6 +22,9 @@ use cofferdam_workspace::{Exceeded, Overlay, Quota, Refused, Workspace, is_full,
 
 use listing::Latest;
 
+/// The name of the workspace for plugins.
+const WORKSPACE: &str = "/workspace";
+
 pub(super) use permissions::add_to_linker as add_permissions_to_linker;
 pub(super) use wasi::add_to_linker;
 
@@ -43,6 +46,8 @@ pub(crate) struct FileState {
     links: OnceLock<secrets::Links>,
     /// Why the host refused the last operation, if it did.
     refused: Option<Refused>,
+    /// Whether the component was not made for this host.
+    is_stranger: bool,
 }
 
 /// An open file or directory.
@@ -110,6 +115,7 @@ impl FileState {
             secrets: Arc::clone(secrets),
             links: OnceLock::new(),
             refused: None,
+            is_stranger: permissions.grant.as_granted,
         }
     }
 
@@ -138,6 +144,26 @@ impl FileState {
     /// [`Refused`], with the reason.
     pub(super) fn allow_change(&self, place: &str) -> io::Result<()> {
         self.allow(&self.tree, place, place, Access::Change)
+    }
+
+    /// The names of the workspace as a directory that is open from the start. A component that was
+    /// not made for this host has relative paths and the workspace's own path as well; its C library
+    /// takes the longest name that a path begins with, so a name is left out where the workspace has
+    /// files of that name itself.
+    fn workspace_names(&self) -> Vec<String> {
+        if !self.is_stranger {
+            return vec![WORKSPACE.to_owned()];
+        }
+        let own = self.workspace.name();
+        let own = Some(own).filter(|own| !["/", WORKSPACE].contains(own));
+        let names = [WORKSPACE].into_iter().chain(own).filter(|name| !self.is_taken(name));
+        names.chain(["/"]).map(str::to_owned).collect()
+    }
+
+    /// Whether a relative path of the component could mean `name`, which is absolute.
+    fn is_taken(&self, name: &str) -> bool {
+        let place = name.trim_start_matches('/');
+        self.is_stranger && self.tree.stat(place).is_ok()
     }
 
     /// Written bytes so far.

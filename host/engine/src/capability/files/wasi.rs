@@ -28,8 +28,7 @@ use cofferdam_core::policy::{Files, is_own};
 use cofferdam_workspace::path::{Ending, ending};
 use cofferdam_workspace::{Opening, Overlay, Refused};
 
-/// The directory names of the trees for a plugin.
-const WORKSPACE: &str = "/workspace";
+/// The name of the private directory of a call.
 const PRIVATE: &str = "/tmp";
 
 pub(in crate::capability) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
@@ -248,10 +247,15 @@ impl preopens::Host for FilesView<'_> {
         if self.state.access == Files::None {
             return Ok(Vec::new());
         }
-        let workspace = Arc::clone(&self.state.tree);
-        let opened = workspace.top()?;
-        let workspace = self.push_directory(workspace, String::new(), opened)?;
-        let mut directories = vec![(workspace, WORKSPACE.to_owned())];
+        let mut directories = Vec::new();
+        for name in self.state.workspace_names() {
+            let workspace = Arc::clone(&self.state.tree);
+            let opened = workspace.top()?;
+            directories.push((self.push_directory(workspace, String::new(), opened)?, name));
+        }
+        if self.state.is_taken(PRIVATE) {
+            return Ok(directories);
+        }
         match self.private() {
             Ok((private, opened)) => {
                 let private = self.push_directory(private, String::new(), opened)?;

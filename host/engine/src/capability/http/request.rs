@@ -12,7 +12,8 @@ use wasmtime_wasi_http::{Error, WasiBody};
 use super::cache::Place;
 use super::service::Refused;
 use crate::call::Permissions;
-use cofferdam_core::policy::{HeaderPart, Origin, OriginSettings, header_parts};
+use crate::capability::context::with_variables;
+use cofferdam_core::policy::{Origin, OriginSettings};
 use cofferdam_plugin::http::USER_AGENT;
 use cofferdam_text::shorten;
 use cofferdam_workspace::Workspace;
@@ -46,7 +47,8 @@ impl Outgoing {
                  granted; a person can grant it by http = [\"{origin}\"] under [grants.{plugin}] \
                  in cofferdam.toml"
             );
-            return Err(Refused::new(Error::HttpRequestDenied, why));
+            let refused = Refused::new(Error::HttpRequestDenied, why);
+            return Err(Refused { origin: Some(origin), ..refused });
         };
         // CONNECT creates a tunnel; TRACE returns the request with headers that the plugin must not
         // see.
@@ -150,18 +152,7 @@ fn operators_header(
         let why = format!("the header '{name}' that cofferdam.toml has for {origin} {why}");
         Refused::new(Error::ConfigurationError, why)
     };
-    let mut text = String::new();
-    for part in header_parts(value).map_err(|why| wrong(why.to_owned()))? {
-        match part {
-            HeaderPart::Text(part) => text.push_str(part),
-            HeaderPart::Variable(variable) => match environment.get(variable) {
-                Some(value) => text.push_str(value.trim()),
-                None => {
-                    return Err(wrong(format!("needs the variable {variable}, which is not set")));
-                }
-            },
-        }
-    }
+    let text = with_variables(value, environment).map_err(wrong)?;
     let name = HeaderName::from_bytes(name.as_bytes())
         .map_err(|_| wrong("has no name that can be sent".to_owned()))?;
     let mut value = HeaderValue::try_from(text)

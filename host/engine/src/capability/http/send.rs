@@ -94,7 +94,7 @@ impl WasiHttpHooks for Requests {
                 Ok(sending) => sending.send().await,
                 Err(refused) => Err(refused),
             };
-            sent.map_err(|Refused { error, why }| {
+            sent.map_err(|Refused { error, why, .. }| {
                 messages.say(Level::INFO, &format!("HTTP request: {why}"));
                 error
             })
@@ -133,7 +133,12 @@ impl Requests {
     ) -> Result<Sending, Refused> {
         let (head, body) = request.into_parts();
         let CallContext { permissions, services, control, usage, .. } = &*self.context;
-        let outgoing = Outgoing::new(head, permissions, &services.http.environment)?;
+        let outgoing = Outgoing::new(head, permissions, &services.http.environment);
+        if let Err(Refused { origin: Some(origin), .. }) = &outgoing {
+            let text = self.context.redacted(&origin.to_string());
+            usage.add_refused(permissions.plugin(), text);
+        }
+        let outgoing = outgoing?;
         let secrets = Arc::clone(&self.context.secrets);
         let origin = outgoing.settings.origin.clone();
         secrets

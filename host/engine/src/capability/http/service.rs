@@ -5,12 +5,12 @@ use std::fmt;
 
 use wasmtime_wasi_http::Error;
 
-use cofferdam_core::policy::OriginSettings;
+use cofferdam_core::policy::{Origin, OriginSettings};
 use cofferdam_plugin::http::{ConnectError, ConnectErrorKind, Connector, Reach};
 
 /// The state that the requests of all calls share: the operator's variables, and certificates.
 pub struct Http {
-    pub(super) environment: HashMap<String, String>,
+    pub(in crate::capability) environment: HashMap<String, String>,
     pub(super) connector: Connector,
 }
 
@@ -35,11 +35,13 @@ pub(super) struct Refused {
     pub(super) error: Error,
     /// The reason that is logged for the operator.
     pub(super) why: String,
+    /// The origin, if it is not granted.
+    pub(super) origin: Option<Origin>,
 }
 
 impl Refused {
     pub(super) fn new(error: Error, why: impl fmt::Display) -> Self {
-        Self { error, why: why.to_string() }
+        Self { error, why: why.to_string(), origin: None }
     }
 }
 
@@ -53,6 +55,6 @@ impl From<ConnectError> for Refused {
             ConnectErrorKind::Certificate => Error::TlsCertificateError,
             ConnectErrorKind::Tls => Error::TlsProtocolError,
         };
-        Self { error, why: message }
+        Self::new(error, message)
     }
 }

@@ -45,14 +45,14 @@ fn found(imports: &[&str], manifest: Option<&Manifest>) -> Vec<(Severity, String
 fn all_refused_imports_are_found() {
     let manifest = manifest(json!({"files": "read"}), false, Some("builder"));
     let imports = [
-        "wasi:sockets/tcp@0.2.6",
+        "wasi:nn/graph@0.2.0",
         "cofferdam:host/scan@0.1.0",
         "cofferdam:host/process@0.1.0",
         "cofferdam:host/scan@0.2.0",
     ];
     let found = found(&imports, Some(&manifest));
     let wanted = [
-        ("x.wasm, import wasi:sockets/tcp@0.2.6: this host does not offer it", "docs/plugins.md"),
+        ("x.wasm, import wasi:nn/graph@0.2.0: this host does not offer it", "docs/plugins.md"),
         (
             "x.wasm, import cofferdam:host/scan@0.1.0: the manifest does not request",
             "write scan = true",

@@ -112,7 +112,8 @@ fn assert_converted_without_loss(rows: &[(&str, &[Value])]) {
         let (bytes, ty) = of(name);
         // The outermost result of a function is how it ends, not a value.
         let is_result = name.starts_with("(result");
-        let tool = typed::derive(&bytes, "x").unwrap().manifest.tools.remove(0);
+        let tool =
+            typed::derive(&bytes, "x", &typed::Beside::default()).unwrap().manifest.tools.remove(0);
         let input = Schema::compile(tool.input).unwrap();
         let output = Schema::compile(tool.output).unwrap();
         for json in *values {
@@ -168,7 +169,8 @@ fn the_schema_and_the_conversion_refuse_other_values() {
     ];
     for (name, values) in rows {
         let (bytes, ty) = of(name);
-        let tool = typed::derive(&bytes, "x").unwrap().manifest.tools.remove(0);
+        let tool =
+            typed::derive(&bytes, "x", &typed::Beside::default()).unwrap().manifest.tools.remove(0);
         let input = Schema::compile(tool.input).unwrap();
         for json in *values {
             assert_ne!(input.problems(&json!({ "it": json }), ""), [], "{name}: {json}");
@@ -300,7 +302,8 @@ fn expensive_types_are_refused() {
             text.replace("(func (param", "(func $f (param").trim_end_matches(')').to_owned();
         let derived = format!("{derived}))) (export \"f\" (func $f)))");
         let derived = wat::parse_str(&derived).unwrap_or_else(|error| panic!("{error}: {derived}"));
-        let error = typed::derive(&derived, "x").unwrap_err().to_string();
+        let error =
+            typed::derive(&derived, "x", &typed::Beside::default()).unwrap_err().to_string();
         assert!(error.contains("no function that it exports can be a tool"), "{error}");
     }
     assert_eq!(check([of("$shape").1, of("$point").1].into_iter()), Ok(()));

@@ -25,11 +25,14 @@ use super::{FetchError, Fetched};
 use crate::digest::Digest;
 use crate::http::{Client, Request};
 use crate::registry::MAX_COMPONENT_BYTES;
+use crate::revocation;
 use crate::source::{Reference, SourceOrigin, Version};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 const LAYER: &str = "application/wasm";
+/// The media type of a list of revocations, which has the tag `revoked`.
+const LIST_LAYER: &str = "application/vnd.cofferdam.revoked.v1+toml";
 
 /// The annotation of the layer with its signature in minisign's format.
 const SIGNATURE: &str = "cofferdam.minisig";
@@ -108,9 +111,10 @@ pub async fn pull(
         let why = format!("{} layers, where a plugin is one", manifest.layers.len());
         return Err(FetchError::answer(reference, why));
     };
-    if layer.media_type != LAYER {
+    let expected = media_type(reference);
+    if layer.media_type != expected {
         let found = cofferdam_text::shorten(&layer.media_type, 80);
-        let why = format!("its content is {found}, where a plugin is {LAYER}");
+        let why = format!("its content is {found}, and not {expected}");
         return Err(FetchError::answer(reference, why));
     }
     if layer.size > MAX_COMPONENT_BYTES {
@@ -122,6 +126,54 @@ pub async fn pull(
     check(reference, &bytes, digest)?;
     let signature = layer.annotations.get(SIGNATURE).cloned();
     Ok(Fetched { signature, bytes })
+}
+
+/// The most tags that a page of a registry is asked for, and the most pages that are read.
+const TAGS_PER_PAGE: usize = 1_000;
+const MAX_TAG_PAGES: usize = 20;
+
+/// The tags of a repository (distribution-spec, "Listing Tags"): of the first 20 pages.
+pub async fn tags(
+    client: &Client,
+    login: Login,
+    reference: &Reference,
+    origin: SourceOrigin,
+) -> Result<Vec<String>, FetchError> {
+    #[derive(Deserialize)]
+    struct Page {
+        #[serde(default)]
+        tags: Option<Vec<String>>,
+    }
+    let mut session = Session::pull(client, login, reference, origin);
+    let mut next = Some(session.address(&format!("tags/list?n={TAGS_PER_PAGE}"))?);
+    let mut tags = Vec::new();
+    for _ in 0..MAX_TAG_PAGES {
+        let Some(address) = next else { break };
+        let answer = session.send(Request::get(address.clone()), MAX_IMAGE_MANIFEST_BYTES).await?;
+        session.expect(&answer, StatusCode::OK)?;
+        let page: Page = serde_json::from_slice(&answer.body)
+            .map_err(|error| FetchError::answer(reference, format!("its tags: {error}")))?;
+        tags.extend(page.tags.unwrap_or_default());
+        let link = answer.headers.get(header::LINK).and_then(|link| link.to_str().ok());
+        // A page elsewhere is not of this registry.
+        next = link.and_then(|link| address.join(next_page(link)?));
+        next = next.filter(|next| next.origin == address.origin);
+    }
+    Ok(tags)
+}
+
+/// The reference of a `Link` header to the next page (RFC 8288).
+fn next_page(link: &str) -> Option<&str> {
+    let (reference, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
+    parameters.replace('"', "").to_ascii_lowercase().contains("rel=next").then_some(reference)
+}
+
+/// The media type of what a reference names.
+fn media_type(reference: &Reference) -> &'static str {
+    match &reference.version {
+        Version::Tag(tag) if tag == revocation::TAG => LIST_LAYER,
+        _ => LAYER,
+    }
 }
 
 fn check(reference: &Reference, content: &[u8], wanted: Digest) -> Result<(), FetchError> {
@@ -143,7 +195,7 @@ pub async fn push(
         return Err(FetchError::answer(reference, "what is published needs a tag: NAME:TAG"));
     };
     let mut session = Session::push(client, login, reference);
-    let mut layer = Descriptor::new(LAYER, artifact.bytes);
+    let mut layer = Descriptor::new(media_type(reference), artifact.bytes);
     if let Some(signature) = artifact.signature {
         layer.annotations.insert(SIGNATURE.to_owned(), signature.to_owned());
     }
@@ -208,4 +260,22 @@ async fn upload(
     let request = request.with(header::CONTENT_TYPE, "application/octet-stream");
     let answer = session.send(request, MAX_ANSWER_BYTES).await?;
     session.expect(&answer, StatusCode::CREATED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_link_to_the_next_page_is_followed() {
+        for (link, wanted) in [
+            ("</v2/a/tags/list?n=1&last=x>; rel=\"next\"", Some("/v2/a/tags/list?n=1&last=x")),
+            ("</v2/a/tags/list>;rel=next", Some("/v2/a/tags/list")),
+            ("</v2/a/tags/list>; rel=\"prev\"", None),
+            ("</v2/a/tags/list", None),
+            ("", None),
+        ] {
+            assert_eq!(next_page(link), wanted, "{link}");
+        }
+    }
 }

@@ -208,7 +208,9 @@ impl<'a> Session<'a> {
         }
         let registry = self.reference.registry.authority();
         let why = match answer.status {
-            StatusCode::NOT_FOUND => "there is nothing of that name".to_owned(),
+            StatusCode::NOT_FOUND => {
+                return Err(FetchError::missing(self.reference, "there is nothing of that name"));
+            }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => format!(
                 "permission denied ({}); log in with `docker login {registry}`",
                 answer.status

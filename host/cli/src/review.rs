@@ -1,0 +1,301 @@
+//! `cofferdam review`: lists, shows, accepts and rejects held changes.
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead as _, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::args::{Decide, Format, Global, Review, ReviewCommand};
+use super::output::Output;
+use super::{CliError, exit, setup};
+use cofferdam_core::policy::executed_by;
+use cofferdam_engine::journal::{CommitRecord, DecisionRecord, Entry, Event, Journal};
+use cofferdam_text::escape_control;
+use cofferdam_workspace::{
+    Chosen, Decided, Decision, FileReview, ListedProposal, Review as Reviewed, ReviewError,
+    Reviews, Transaction, Verdict, Workspace,
+};
+
+/// How long to wait for the workspace's lock while other processes change it.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How many paths of a proposal the list names.
+const MAX_LISTED_PATHS: usize = 5;
+
+/// Who decides, in the record.
+const REVIEWER: &str = "cli";
+
+pub fn execute(global: &Global, args: &Review, output: &Output) -> Result<u8, CliError> {
+    let workspace = Arc::new(setup::workspace(global)?);
+    let reviews = Reviews::new(Arc::clone(&workspace));
+    match &args.command {
+        None => list(&reviews.list()?, output)?,
+        Some(ReviewCommand::Show { id, hunk }) => show(&reviews.show(id)?, hunk, output)?,
+        Some(ReviewCommand::Accept(args)) => {
+            print(&decide(&workspace, &decision(args, Verdict::Accept)?)?, output)?;
+        }
+        Some(ReviewCommand::Reject(args)) => {
+            if !args.edit.is_empty() {
+                return Err(CliError::usage("--edit is for hunks that are accepted".to_owned()));
+            }
+            print(&decide(&workspace, &decision(args, Verdict::Reject)?)?, output)?;
+        }
+        Some(ReviewCommand::Interactive { id }) => interactive(&workspace, &reviews, id, output)?,
+    }
+    Ok(exit::OK)
+}
+
+fn list(proposals: &[ListedProposal], output: &Output) -> Result<(), CliError> {
+    if output.format() == Format::Json {
+        let proposals: Vec<Value> = proposals.iter().map(of_proposal).collect();
+        return output.json(&json!({ "proposals": proposals }));
+    }
+    if proposals.is_empty() {
+        return output.text("nothing is held\n");
+    }
+    output.text(&proposals.iter().map(line).collect::<String>())
+}
+
+fn of_proposal(proposal: &ListedProposal) -> Value {
+    let paths = proposal.paths.iter().map(|(path, change)| json!({"path": path, "change": change}));
+    json!({
+        "id": proposal.id,
+        "revision": proposal.revision,
+        "time": proposal.time.to_string(),
+        "session": proposal.author.session,
+        "client": proposal.author.client,
+        "role": proposal.author.role,
+        "tools": proposal.author.tools,
+        "calls": proposal.calls,
+        "paths": paths.collect::<Vec<_>>(),
+    })
+}
+
+fn line(proposal: &ListedProposal) -> String {
+    let time = proposal.time.strftime("%Y-%m-%d %H:%M:%S");
+    let named = proposal.paths.iter().take(MAX_LISTED_PATHS);
+    let named: Vec<String> =
+        named.map(|(path, change)| format!("{change} {}", escaped(path))).collect();
+    let mut line = format!("{time}  {}  session {}", proposal.id, proposal.author.session);
+    for (what, who) in [("role", &proposal.author.role), ("client", &proposal.author.client)] {
+        if let Some(who) = who {
+            let _ = write!(line, "  {what} {}", escaped(who));
+        }
+    }
+    let _ = write!(line, "  {}", named.join(", "));
+    if proposal.paths.len() > named.len() {
+        let _ = write!(line, " and {} more", proposal.paths.len() - named.len());
+    }
+    line + "\n"
+}
+
+/// A text on one line.
+fn escaped(text: &str) -> String {
+    escape_control(text).replace('\n', "\\n")
+}
+
+fn show(review: &Reviewed, hunks: &[String], output: &Output) -> Result<(), CliError> {
+    let all = || review.files.iter().flat_map(|file| &file.hunks);
+    let unknown = hunks.iter().filter(|id| !all().any(|hunk| hunk.id == **id));
+    let unknown: Vec<String> = unknown.cloned().collect();
+    if !unknown.is_empty() {
+        let proposal = review.proposal.id.to_string();
+        return Err(ReviewError::UnknownHunks { proposal, hunks: unknown }.into());
+    }
+    if !hunks.is_empty() {
+        let patch = review.files.iter().map(|file| file.patch(|id| hunks.iter().any(|h| h == id)));
+        let patch = patch.collect::<Vec<_>>().concat();
+        return match output.format() {
+            Format::Text => output.raw(&patch),
+            Format::Json => output.json(&json!({ "patch": String::from_utf8_lossy(&patch) })),
+        };
+    }
+    if output.format() == Format::Json {
+        let mut document = of_proposal(&review.proposal);
+        document["view"] = review.view.clone().into();
+        document["files"] = review.files.iter().map(of_file).collect();
+        return output.json(&document);
+    }
+    let mut text = format!("proposal {}\nview     {}\n", review.proposal.id, review.view);
+    for file in &review.files {
+        text.push_str(&heading(file));
+        for hunk in &file.hunks {
+            let _ = write!(text, "hunk {}\n{}", hunk.id, String::from_utf8_lossy(&hunk.text));
+        }
+    }
+    output.text(&text)
+}
+
+fn of_file(file: &FileReview) -> Value {
+    let hunk = |hunk: &cofferdam_workspace::HunkReview| json!({ "id": hunk.id, "text": String::from_utf8_lossy(&hunk.text) });
+    json!({
+        "path": file.path,
+        "change": file.change,
+        "collides": file.collides,
+        "executed_by": executed_by(&file.path),
+        "hunks": file.hunks.iter().map(hunk).collect::<Vec<_>>(),
+    })
+}
+
+fn heading(file: &FileReview) -> String {
+    let mut line = format!("\n{} {}", file.change, escaped(&file.path));
+    if file.collides {
+        line.push_str("  COLLIDES: the workspace has other changes in the same place");
+    }
+    if let Some(by) = executed_by(&file.path) {
+        let _ = write!(line, "  ATTENTION: {by}");
+    }
+    line + "\n"
+}
+
+fn decision(args: &Decide, verdict: Verdict) -> Result<Decision, CliError> {
+    let mut chosen: Vec<Chosen> =
+        args.hunk.iter().map(|id| Chosen { id: id.clone(), verdict, edited: None }).collect();
+    for edit in &args.edit {
+        let (id, file) = edit
+            .split_once('=')
+            .ok_or_else(|| CliError::usage(format!("--edit {edit}: it has the form HUNK=FILE")))?;
+        let text = setup::read_input(file.as_ref())?;
+        chosen.retain(|chosen| chosen.id != id);
+        chosen.push(Chosen { id: id.to_owned(), verdict, edited: Some(text.into_bytes()) });
+    }
+    let comment = match &args.comment_file {
+        Some(file) => Some(setup::read_input(file)?),
+        None => args.comment.clone(),
+    };
+    Ok(Decision {
+        proposal: args.id.clone(),
+        view: args.view.clone(),
+        chosen: (!chosen.is_empty()).then_some(chosen),
+        verdict,
+        comment,
+        reviewer: REVIEWER.to_owned(),
+    })
+}
+
+/// Carries out a decision and records it.
+fn decide(workspace: &Arc<Workspace>, decision: &Decision) -> Result<Decided, CliError> {
+    let journal = Arc::new(Journal::new(Arc::clone(workspace)));
+    journal.record_commits();
+    let runtime = setup::current_thread_runtime()?;
+    let begun = runtime.block_on(Transaction::begin(workspace, LOCK_TIMEOUT));
+    let (transaction, _) = begun.map_err(CliError::host)?;
+    let decided = Reviews::new(Arc::clone(workspace)).decide(transaction, decision)?;
+    for record in DecisionRecord::of_review(&decided, decision) {
+        journal.append(&Entry::Event(Event::decided(Event::REVIEW, record)));
+    }
+    Ok(decided)
+}
+
+fn print(decided: &Decided, output: &Output) -> Result<(), CliError> {
+    let commit = decided.commit.as_ref().map(|commit| CommitRecord::new(commit, false));
+    let executed: Vec<String> =
+        decided.executed.iter().map(|file| escape_control(&format!("wrote {file}"))).collect();
+    if output.format() == Format::Json {
+        return output.json(&json!({
+            "proposal": decided.proposal,
+            "accepted": decided.accepted,
+            "rejected": decided.rejected,
+            "commit": commit,
+            "executed": executed,
+            "revision": decided.revision,
+        }));
+    }
+    let mut text = String::new();
+    for (word, hunks) in [("accepted", decided.accepted), ("rejected", decided.rejected)] {
+        if hunks > 0 {
+            let _ = writeln!(text, "{word}: {hunks} hunks of {}", decided.proposal);
+        }
+    }
+    for change in commit.iter().flat_map(|commit| &commit.changes) {
+        let _ = writeln!(text, "{} {}", change.change, escaped(&change.path));
+    }
+    executed.iter().for_each(|line| {
+        let _ = writeln!(text, "{line}");
+    });
+    if decided.revision.is_none() {
+        text.push_str("nothing is left of it\n");
+    }
+    output.text(&text)
+}
+
+/// Asks about each hunk, then carries out what was decided.
+fn interactive(
+    workspace: &Arc<Workspace>,
+    reviews: &Reviews,
+    id: &str,
+    output: &Output,
+) -> Result<(), CliError> {
+    let review = reviews.show(id)?;
+    let chosen = ask(&review, output)?;
+    if chosen.is_empty() {
+        return Ok(());
+    }
+    let comment = match chosen.iter().any(|chosen| chosen.verdict == Verdict::Reject) {
+        false => None,
+        true => prompt(output, "Why? (the session is told; may be empty) ")?,
+    };
+    let decision = Decision {
+        proposal: review.proposal.id.to_string(),
+        view: Some(review.view),
+        chosen: Some(chosen),
+        verdict: Verdict::Accept,
+        comment: comment.filter(|comment| !comment.is_empty()),
+        reviewer: REVIEWER.to_owned(),
+    };
+    print(&decide(workspace, &decision)?, output)
+}
+
+fn ask(review: &Reviewed, output: &Output) -> Result<Vec<Chosen>, CliError> {
+    let mut chosen = Vec::new();
+    for file in &review.files {
+        output.text(&heading(file))?;
+        let mut of_file = None;
+        for hunk in &file.hunks {
+            output.text(&String::from_utf8_lossy(&hunk.text))?;
+            let answer = match of_file {
+                Some(answer) => answer,
+                None => loop {
+                    let question = "Accept this hunk [y,n,a,d,s,q,?]? ";
+                    match prompt(output, question)?.as_deref() {
+                        Some("y") => break 'y',
+                        Some("n") => break 'n',
+                        Some("s") => break 's',
+                        Some("a") => break *of_file.insert('y'),
+                        Some("d") => break *of_file.insert('n'),
+                        None | Some("q") => return Ok(chosen),
+                        Some(_) => output.text(HELP)?,
+                    }
+                },
+            };
+            let verdict = match answer {
+                'y' => Verdict::Accept,
+                'n' => Verdict::Reject,
+                _ => continue,
+            };
+            chosen.push(Chosen { id: hunk.id.clone(), verdict, edited: None });
+        }
+    }
+    Ok(chosen)
+}
+
+/// The keys of the interactive review.
+const HELP: &str = "\
+y - accept this hunk
+n - reject this hunk
+s - skip this hunk: it stays held
+a - accept this hunk and all later ones of the file
+d - reject this hunk and all later ones of the file
+q - quit; what is not decided stays held
+";
+
+/// Asks on standard output, and reads a line. Returns `None` at the end of the input.
+fn prompt(output: &Output, question: &str) -> Result<Option<String>, CliError> {
+    output.verbatim(question.as_bytes())?;
+    io::stdout().flush()?;
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line)?;
+    Ok((read > 0).then(|| line.trim().to_owned()))
+}

@@ -1,0 +1,54 @@
+//! `wasi:config/store`: what the operator's settings have for the plugin under `config` of its grant.
+//! Without settings, there are no values.
+
+use wasmtime::Result;
+use wasmtime::component::{HasSelf, Linker};
+
+use super::context::CallContext;
+use super::state::CallState;
+use bindings::wasi::config::store::{self, Error, Host};
+
+mod bindings {
+    wasmtime::component::bindgen!({
+        inline: "
+            package wasi:config@0.2.0-rc.1;
+            interface store {
+                variant error { upstream(string), io(string) }
+                get: func(key: string) -> result<option<string>, error>;
+                get-all: func() -> result<list<tuple<string, string>>, error>;
+            }
+            world imports { import store; }
+        ",
+        imports: { default: trappable },
+    });
+}
+
+pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
+    store::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)
+}
+
+impl CallContext {
+    /// The value of a key.
+    fn setting(&self, key: &str) -> std::result::Result<Option<String>, Error> {
+        let found = self.config().find(|(name, _)| *name == key);
+        found.map(|(key, value)| value.map_err(|why| missing(key, &why))).transpose()
+    }
+}
+
+fn missing(key: &str, why: &str) -> Error {
+    Error::Io(format!("the setting '{key}' of config in cofferdam.toml {why}"))
+}
+
+impl Host for CallState {
+    fn get(&mut self, key: String) -> Result<std::result::Result<Option<String>, Error>> {
+        Ok(self.context.setting(&key))
+    }
+
+    fn get_all(&mut self) -> Result<std::result::Result<Vec<(String, String)>, Error>> {
+        let setting = |(key, value): (&str, std::result::Result<String, String>)| match value {
+            Ok(value) => Ok((key.to_owned(), value)),
+            Err(why) => Err(missing(key, &why)),
+        };
+        Ok(self.context.config().map(setting).collect())
+    }
+}

@@ -1,0 +1,184 @@
+//! Texts about a component from files beside it: `NAME.wit`, whose comments describe its functions and
+//! types, and `NAME.toml`, in which the operator describes its tools.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "they are beside a component that is named by its path"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use wit_parser::{SourceMap, TypeDefKind, UnresolvedPackage, WorldItem, WorldKey};
+
+use super::docs::Docs;
+use cofferdam_workspace::bounded_text;
+
+/// The longest file in bytes.
+const MAX_FILE_BYTES: usize = 256 << 10;
+
+/// How deeply types may nest in a file.
+const MAX_NESTING: usize = 64;
+
+/// The endings of the names of the files.
+pub const ENDINGS: [&str; 2] = ["wit", "toml"];
+
+/// The contents of the files beside a component.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Of `NAME.wit`.
+    pub wit: Option<String>,
+    /// Of `NAME.toml`.
+    pub texts: Option<String>,
+    /// Which of them can't be read, and why.
+    pub unread: Vec<String>,
+}
+
+/// What the operator says of a component.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Texts {
+    /// What it is for.
+    pub(super) description: Option<String>,
+    /// What its tools are for, by their names.
+    #[serde(default)]
+    pub(super) tools: BTreeMap<String, String>,
+}
+
+impl Beside {
+    /// Reads the files beside the component at `path`.
+    pub fn read(path: &Path) -> Self {
+        let mut beside = Self::default();
+        let [wit, texts] = ENDINGS.map(|ending| {
+            let file = path.with_extension(ending);
+            match text(&file) {
+                Ok(text) => Some(text),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => {
+                    beside.unread.push(format!("{}: {error}", file.display()));
+                    None
+                }
+            }
+        });
+        Self { wit, texts, ..beside }
+    }
+
+    /// The comments of the WIT.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn docs(&self) -> Option<Result<Docs, String>> {
+        self.wit.as_deref().map(docs)
+    }
+
+    /// The operator's texts.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(super) fn texts(&self) -> Result<Texts, String> {
+        let text = self.texts.as_deref().unwrap_or_default();
+        toml::from_str(text).map_err(|error| format!("the texts beside it: {error}"))
+    }
+}
+
+/// Reads a regular file, whose type is checked first: opening a FIFO would block.
+fn text(file: &Path) -> io::Result<String> {
+    if !fs::metadata(file)?.is_file() {
+        return Err(io::Error::other("no regular file"));
+    }
+    let text = bounded_text::read(file)?;
+    match text.len() {
+        ..=MAX_FILE_BYTES => Ok(text),
+        _ => Err(io::Error::other(format!("larger than {MAX_FILE_BYTES} bytes"))),
+    }
+}
+
+/// The comments in a WIT file, as those of the section `package-docs`.
+fn docs(wit: &str) -> Result<Docs, String> {
+    let wrong = |why: String| format!("the WIT beside it: {why}");
+    let mut depth = 0_usize;
+    for c in wit.chars() {
+        depth = match c {
+            '<' => depth + 1,
+            '>' => depth.saturating_sub(1),
+            _ => depth,
+        };
+        if depth > MAX_NESTING {
+            return Err(wrong(format!("its types nest deeper than {MAX_NESTING}")));
+        }
+    }
+    let mut files = SourceMap::new();
+    files.push_str("component.wit", wit);
+    let group = files.parse().map_err(|(_, error)| wrong(error.to_string()))?;
+    let package = [&group.main].into_iter().chain(&group.nested);
+    let mut all = json!({ "worlds": {}, "interfaces": {} });
+    for package in package {
+        for (_, interface) in package.interfaces.iter() {
+            if let Some(name) = &interface.name {
+                all["interfaces"][name] = interface_docs(package, interface);
+            }
+        }
+        for (_, world) in package.worlds.iter() {
+            all["worlds"][&world.name] = world_docs(package, world);
+        }
+    }
+    serde_json::from_value(all).map_err(|error| wrong(error.to_string()))
+}
+
+fn function_docs(function: &wit_parser::Function) -> Value {
+    json!({ "docs": function.docs.contents })
+}
+
+fn interface_docs(package: &UnresolvedPackage, interface: &wit_parser::Interface) -> Value {
+    let functions = interface.functions.iter();
+    let functions: Map<String, Value> =
+        functions.map(|(name, function)| (name.clone(), function_docs(function))).collect();
+    let types = interface.types.iter();
+    let types: Map<String, Value> =
+        types.map(|(name, id)| (name.clone(), type_docs(&package.types[*id]))).collect();
+    json!({ "docs": interface.docs.contents, "funcs": functions, "types": types })
+}
+
+fn world_docs(package: &UnresolvedPackage, world: &wit_parser::World) -> Value {
+    let mut all = json!({
+        "docs": world.docs.contents,
+        "func_exports": {}, "interface_exports": {}, "types": {},
+    });
+    for (key, item) in world.imports.iter().chain(&world.exports) {
+        let WorldKey::Name(name) = key else { continue };
+        match item {
+            WorldItem::Function(function) => all["func_exports"][name] = function_docs(function),
+            WorldItem::Interface { id, .. } => {
+                let docs = interface_docs(package, &package.interfaces[*id]);
+                all["interface_exports"][name] = docs;
+            }
+            WorldItem::Type { id, .. } => all["types"][name] = type_docs(&package.types[*id]),
+        }
+    }
+    all
+}
+
+fn type_docs(ty: &wit_parser::TypeDef) -> Value {
+    let of = |name: &String, docs: &wit_parser::Docs| {
+        docs.contents.clone().map(|text| (name.clone(), Value::from(text)))
+    };
+    let items: Map<String, Value> = match &ty.kind {
+        TypeDefKind::Record(record) => {
+            record.fields.iter().filter_map(|field| of(&field.name, &field.docs)).collect()
+        }
+        TypeDefKind::Variant(variant) => {
+            variant.cases.iter().filter_map(|case| of(&case.name, &case.docs)).collect()
+        }
+        TypeDefKind::Enum(cases) => {
+            cases.cases.iter().filter_map(|case| of(&case.name, &case.docs)).collect()
+        }
+        TypeDefKind::Flags(flags) => {
+            flags.flags.iter().filter_map(|flag| of(&flag.name, &flag.docs)).collect()
+        }
+        _ => Map::new(),
+    };
+    json!({ "docs": ty.docs.contents, "items": items })
+}
