@@ -185,6 +185,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             if !check {
                 bindings::write_all(&project)?;
             }
+            let project = project.quick();
             tasks::build(&project)?;
             if *check { generated::check(&project) } else { generated::write(&project) }
         }
