@@ -216,6 +216,48 @@ fn a_list_of_revocations_is_published() {
     assert_ne!(other.run(&wrong).status, 0);
 }
 
+/// Also one whose publisher has removed what it revokes.
+#[test]
+fn an_update_passes_over_revoked_and_older_versions() {
+    let place = Place::new();
+    let Some(registry) = Registry::start(&place, false) else { return };
+    let Some(ada) = Author::new(&place, "ada") else { return };
+    let publish = |tag: &str, version: &str| {
+        let file = place.beside("lines.wasm", &Plugin::new("lines").version(version));
+        ada.sign(&file);
+        place.works(&["plugin", "push", text(&file), &registry.reference(&format!("lines:{tag}"))])
+    };
+    let first = publish("1.0.0", "1.0.0");
+    let by_digest = first["by_digest"].as_str().unwrap();
+    let (user, fixed) = (Place::new(), Place::new());
+    let key = ada.key();
+    let reference = registry.reference("lines:1.0.0");
+    user.works(&["plugin", "install", &reference, "--key", &key, "--deny"]);
+    fixed.works(&["plugin", "install", by_digest, "--key", &key, "--deny"]);
+    let renamed = user.refused(2, &["plugin", "install", "lines", "--range", ">=1"]);
+    assert_contains(&renamed, &["--range is for a source", &reference]);
+
+    publish("1.1.0", "1.1.0");
+    let highest = publish("1.2.0", "1.2.0");
+    let list = place.home_file("revoked.toml");
+    let (one, other) = (&first["digest"], &highest["digest"]);
+    let content =
+        format!("version = 1\n[revoked]\n{one} = \"it is old\"\n{other} = \"it is bad\"\n");
+    fs::write(&list, content).unwrap();
+    ada.sign(&list);
+    place.works(&["plugin", "push", text(&list), &registry.reference("lines:revoked")]);
+    // What is pinned by its digest is revoked as well.
+    assert_contains(&fixed.refused(3, &["plugin", "update"]), &["it is old"]);
+    assert_contains(&fixed.refused(3, &["plugin", "install"]), &["it is old"]);
+    assert_eq!(user.works(&["plugin", "update"])["plugins"][0]["version"], "1.1.0");
+
+    // The signed file of an older version under a higher tag.
+    publish("1.3.0", "0.9.0");
+    let why = user.refused(3, &["plugin", "update"]);
+    assert_contains(&why, &["it is version 0.9.0", "older than 1.1.0"]);
+    assert_eq!(user.lock()["plugins"]["lines"]["version"].as_str(), Some("1.1.0"));
+}
+
 #[test]
 fn a_signature_goes_with_the_plugin() {
     let place = Place::new();

@@ -319,53 +319,83 @@ impl Installer<'_> {
     ) -> Result<Plan, InstallError> {
         let fetched = self.distribution.fetch(source, origin, self.workspace.path()).await?;
         let plan = self.plan(source.clone(), fetched, wish, None)?;
-        self.check_revocations(&plan.candidate, origin).await?;
+        self.refuse_revoked(&plan.candidate, origin).await?;
         Ok(plan)
     }
 
-    /// Fetches the publisher's list of revocations, adds it to the store, and checks a candidate.
-    /// Only signed plugins have such a list: nothing else says who may revoke.
-    async fn check_revocations(
+    /// Fetches the list of revocations that belongs to a source, and adds what `signer` revokes to the
+    /// store. Only signed plugins have such a list: nothing else says who may revoke.
+    ///
+    /// # Errors
+    /// `Fetch` if it can't be fetched; `Revocations` if it is not `signer`'s, or malformed; `Store` if the
+    /// store can't be read or written.
+    pub async fn fetch_revocations(
+        &self,
+        source: &Source,
+        origin: SourceOrigin,
+        signer: &Signer,
+    ) -> Result<(), InstallError> {
+        let source = source.revocations();
+        let fetched = self.distribution.fetch(&source, origin, self.workspace.path()).await;
+        let Fetched { bytes, signature } = match fetched {
+            Ok(fetched) => fetched,
+            Err(error) if error.is_missing() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let refused = |why: &dyn std::fmt::Display| InstallError::Revocations {
+            from: source.to_string(),
+            why: why.to_string(),
+        };
+        let signature =
+            signature.ok_or_else(|| refused(&"the list of revocations is not signed"))?;
+        signer.check(&bytes, &signature).map_err(|error| refused(&error))?;
+        let list = List::parse(&bytes).map_err(|error| refused(&error))?;
+        let _lock = self.store.lock()?;
+        let mut all = self.store.revocations()?;
+        if all.add(signer, &list) {
+            self.store.set_revocations(&all)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a file that one of the lists in the store revokes.
+    ///
+    /// # Errors
+    /// `Revoked` if the list of `signer` names it; `Store` if the store can't be read.
+    pub fn check_revoked(
+        &self,
+        source: &Source,
+        digest: &Digest,
+        signer: Option<&Signer>,
+    ) -> Result<(), InstallError> {
+        match self.store.revocations()?.reason(signer, digest) {
+            Some(reason) => {
+                Err(InstallError::Revoked { from: source.to_string(), reason: reason.to_owned() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Fetches the list of revocations of a candidate's signer, and checks the candidate.
+    async fn refuse_revoked(
         &self,
         candidate: &Candidate,
         origin: SourceOrigin,
     ) -> Result<(), InstallError> {
-        let Some(signer) = &candidate.signer else { return Ok(()) };
-        let source = candidate.source.revocations();
-        match self.distribution.fetch(&source, origin, self.workspace.path()).await {
-            Ok(Fetched { bytes, signature }) => {
-                let refused = |why: &dyn std::fmt::Display| InstallError::Revocations {
-                    from: source.to_string(),
-                    why: why.to_string(),
-                };
-                let signature =
-                    signature.ok_or_else(|| refused(&"the list of revocations is not signed"))?;
-                signer.check(&bytes, &signature).map_err(|error| refused(&error))?;
-                let list = List::parse(&bytes).map_err(|error| refused(&error))?;
-                let _lock = self.store.lock()?;
-                let mut all = self.store.revocations()?;
-                if all.add(signer, &list) {
-                    self.store.set_revocations(&all)?;
-                }
-            }
-            Err(error) if error.is_missing() => {}
-            Err(error) => return Err(error.into()),
-        }
-        match self.store.revocations()?.reason(Some(signer), &candidate.digest) {
-            Some(reason) => Err(InstallError::Revoked {
-                from: candidate.source.to_string(),
-                reason: reason.to_owned(),
-            }),
-            None => Ok(()),
-        }
+        let accepted = self.store.acceptances()?;
+        // A file that was accepted as signed stays revoked if it comes without its signature.
+        let signer = candidate.signer.as_ref().or_else(|| accepted.signer(&candidate.digest));
+        let Some(signer) = signer else { return Ok(()) };
+        self.fetch_revocations(&candidate.source, origin, signer).await?;
+        self.check_revoked(&candidate.source, &candidate.digest, Some(signer))
     }
 
     /// Like [`consider`](Self::consider), for a plugin of the lock file: exactly the file that the
     /// lock names. Returns `None` if it is installed already.
     ///
     /// # Errors
-    /// `Store` if the store can't be read; `Fetch` if the plugin can't be fetched; otherwise any
-    /// check that fails, see [`InstallError`].
+    /// `Store` if the store can't be read; `Revoked` if it is installed, and revoked by now; `Fetch` if
+    /// the plugin can't be fetched; otherwise any check that fails, see [`InstallError`].
     pub async fn restore(
         &self,
         name: &str,
@@ -380,6 +410,7 @@ impl Installer<'_> {
                 Candidate::read(locked.source.clone(), self.workspace.path(), bytes.clone())
                     .is_ok_and(|found| locked.mismatch(&found.manifest, &found.wit).is_none());
             if says_the_truth {
+                self.check_revoked(&locked.source, &locked.digest, locked.signer.as_ref())?;
                 return Ok(None);
             }
         }
@@ -387,7 +418,7 @@ impl Installer<'_> {
         let workspace = self.workspace.path();
         let fetched = self.distribution.fetch(&locked.source, origin, workspace).await?;
         let plan = self.plan(locked.source.clone(), fetched, wish, Some((name, locked)))?;
-        self.check_revocations(&plan.candidate, origin).await?;
+        self.refuse_revoked(&plan.candidate, origin).await?;
         Ok(Some(plan))
     }
 
@@ -451,8 +482,12 @@ impl Installer<'_> {
         let lock = lock(self.workspace)?;
         let Some(old) = lock.plugins.get(&candidate.manifest.name) else { return Ok(None) };
         let called = &candidate.manifest.name;
-        let manifest =
-            self.store.get(&old.digest).and_then(|bytes| pack::manifest(&bytes, called, None).ok());
+        // With the texts that were beside it: without them, all its tools would differ.
+        let path = self.store.path(&old.digest);
+        let manifest = self
+            .store
+            .get(&old.digest)
+            .and_then(|bytes| pack::manifest(&bytes, called, Some(&path)).ok());
         Ok(manifest.map(|manifest| Changes::between(&manifest, old, candidate)))
     }
 
@@ -495,16 +530,21 @@ impl Installer<'_> {
     }
 }
 
+/// Whether the number of a plugin's version is lower than that of another one.
+pub fn is_older(version: &str, other: &str) -> bool {
+    let number = |version: &str| -> Vec<u64> {
+        let numbers = version.split(['-', '+']).next().unwrap_or_default();
+        numbers.split('.').filter_map(|part| part.parse().ok()).collect()
+    };
+    number(version) < number(other)
+}
+
 impl Changes {
     /// Whether the new version number is lower. An old version's signature is still valid, so a
     /// downgrade has to be visible.
     pub fn is_older(&self) -> bool {
-        let number = |version: &str| -> Vec<u64> {
-            let numbers = version.split(['-', '+']).next().unwrap_or_default();
-            numbers.split('.').filter_map(|part| part.parse().ok()).collect()
-        };
         let [old, new] = &self.version;
-        number(new) < number(old)
+        is_older(new, old)
     }
 
     fn between(old: &Manifest, locked: &Locked, new: &Candidate) -> Self {

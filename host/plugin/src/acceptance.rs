@@ -138,7 +138,7 @@ impl Acceptances {
             }
             (Some(old), None) => changes.push(TrustChange::SignatureLost(old.clone())),
             (None, _)
-                if !accepted.source.is_same_place(&candidate.origin)
+                if !accepted.source.has_version(&candidate.origin)
                     && accepted.files.iter().all(|file| file.digest != candidate.digest) =>
             {
                 changes.push(TrustChange::OtherSource {

@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_packed_manifest_is_read_back() {
         let packed = pack(EMPTY, &example()).unwrap();
-        assert_eq!(manifest(&packed, "x").unwrap(), example());
+        assert_eq!(manifest(&packed, "x", None).unwrap(), example());
         let directory = tempfile::tempdir().unwrap();
         let leading = |bytes: &[u8]| {
             let path = directory.path().join("x.wasm");
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(leading(&pack(EMPTY, &large).unwrap()).unwrap(), Some(large));
         assert!(matches!(pack(&packed, &example()), Err(PackError::AlreadyPacked)));
         let twice = [&packed[..], &packed[HEADER_BYTES..]].concat();
-        assert!(matches!(manifest(&twice, "x"), Err(PackError::Malformed(_))));
+        assert!(matches!(manifest(&twice, "x", None), Err(PackError::Malformed(_))));
     }
 
     #[test]
@@ -320,7 +320,10 @@ mod tests {
         let mut outer = EMPTY.to_vec();
         wasm_encoder::RawSection { id: 4, data: &pack(EMPTY, &example()).unwrap() }
             .append_to_component(&mut outer);
-        assert!(matches!(manifest(&outer, "x"), Err(PackError::Typed(TypedError::NoManifest))));
+        assert!(matches!(
+            manifest(&outer, "x", None),
+            Err(PackError::Typed(TypedError::NoManifest))
+        ));
     }
 
     #[test]
@@ -334,7 +337,7 @@ mod tests {
             (b"\0asm\x01\0\0\0", "a core WebAssembly module"),
             (EMPTY, "the component has no manifest"),
         ] {
-            let error = manifest(bytes, "x").unwrap_err().to_string();
+            let error = manifest(bytes, "x", None).unwrap_err().to_string();
             assert!(error.contains(wanted), "{error}");
         }
     }

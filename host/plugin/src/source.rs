@@ -186,6 +186,14 @@ impl Source {
         }
     }
 
+    /// Whether an unsigned plugin from `other` counts as another version of one from here: the same
+    /// source, or another release of the same repository. Other tags, such as those of pull requests, and
+    /// digests may be of anybody who can write to the repository.
+    pub fn has_version(&self, other: &Self) -> bool {
+        let are_releases = self.release().is_some() && other.release().is_some();
+        self == other || (are_releases && self.is_same_place(other))
+    }
+
     /// Whether its content can never change.
     pub fn is_fixed(&self) -> bool {
         matches!(self, Self::Registry(Reference { version: Version::Digest(_), .. }))
@@ -397,6 +405,24 @@ impl From<Source> for String {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn other_versions_of_an_unsigned_plugin_are_releases_of_its_repository() {
+        let digest = format!("oci://a.example/lines@sha256:{}", "0".repeat(64));
+        for (one, other, wanted) in [
+            ("oci://a.example/lines:1.0.0", "oci://a.example/lines:v1.1.0", true),
+            ("oci://a.example/lines:1.0.0", "oci://a.example/lines:pr-123", false),
+            ("oci://a.example/lines:1.0.0", "oci://a.example/other:1.1.0", false),
+            ("oci://a.example/lines:1.0.0", &digest, false),
+            ("oci://a.example/lines:latest", "oci://a.example/lines:latest", true),
+            ("oci://a.example/lines:latest", "oci://a.example/lines:1.0.0", false),
+            (&digest, &digest, true),
+            ("./lines.wasm", "./lines.wasm", true),
+        ] {
+            let [one, other] = [one, other].map(|text| text.parse::<Source>().unwrap());
+            assert_eq!(one.has_version(&other), wanted, "{one} {other}");
+        }
+    }
 
     #[test]
     fn sources_round_trip() {

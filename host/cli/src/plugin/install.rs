@@ -167,6 +167,13 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
     };
     let again = format!("cofferdam plugin install {name}");
     let plan = if let Some(locked) = lock.plugins.get(name) {
+        if args.range.is_some() {
+            return Err(CliError::usage(format!(
+                "--range is for a source, and {FILE} has '{name}' already; to change its range, install \
+                 it from its source: `{} --range VERSIONS`",
+                locked.source.install_command()
+            )));
+        }
         match session.runtime.block_on(session.installer().restore(name, locked, &wish))? {
             Some(plan) => plan,
             None => {

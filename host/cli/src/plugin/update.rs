@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::install::{Session, refuse_single_plugin_options, unchanged, wish};
 use crate::args::{Global, Update};
-use crate::install::{self, InstallError, Wish};
+use crate::install::{self, InstallError, Wish, is_older};
 use crate::output::Output;
 use crate::{CliError, exit};
 use cofferdam_plugin::lock::Locked;
@@ -52,18 +52,41 @@ fn one(
         let error = CliError::denied(format!("'{name}' is not installed here"));
         return Err(error.with_hint(hint));
     }
-    if locked.source.is_fixed() {
-        return Ok(unchanged(name, locked));
-    }
     let installer = session.installer();
     let origin = accepted.source_origin(name, locked);
-    let Newest { source, beyond_range } = newest(session, locked, origin)?;
+    // Before the plugin: a publisher who revokes a version may have removed it as well.
+    if let Some(signer) = wish.key.as_ref().or(locked.signer.as_ref()) {
+        let fetched = installer.fetch_revocations(&locked.source, origin, signer);
+        session.runtime.block_on(fetched)?;
+    }
+    if locked.source.is_fixed() {
+        installer.check_revoked(&locked.source, &locked.digest, locked.signer.as_ref())?;
+        return Ok(unchanged(name, locked));
+    }
     let wish = Wish { range: locked.range.clone(), ..wish.clone() };
-    let plan = session.runtime.block_on(installer.consider(&source, origin, &wish))?;
+    let mut tags = tags(session, locked, origin)?;
+    let (source, beyond_range, plan) = loop {
+        let Newest { source, beyond_range } = newest(&tags, locked);
+        match session.runtime.block_on(installer.consider(&source, origin, &wish)) {
+            Err(error @ InstallError::Revoked { .. }) if source != locked.source => {
+                tracing::warn!("{error}; the next lower version is looked at");
+                tags.retain(|tag| !is_tag(&source, tag));
+            }
+            considered => break (source, beyond_range, considered?),
+        }
+    };
     let candidate = &plan.candidate;
     if candidate.manifest.name != *name {
         let (from, found) = (candidate.source.to_string(), candidate.manifest.name.clone());
         return Err(InstallError::OtherName { from, found, wanted: name.to_owned() }.into());
+    }
+    // A tag is what the registry says, the version in the manifest what the author did.
+    let (old, new) = (&locked.version, &candidate.manifest.version);
+    if source != locked.source && is_older(new, old) {
+        let why =
+            format!("{source}: it is version {new}, and older than {old}, which is installed");
+        let hint = format!("`{}` installs it nevertheless", source.install_command());
+        return Err(CliError::denied(why).with_hint(hint));
     }
     let is_same = candidate.digest == locked.digest && candidate.signer == locked.signer;
     let mut document = if is_same && source == locked.source {
@@ -93,20 +116,32 @@ struct Newest {
     beyond_range: Option<String>,
 }
 
-/// Finds the highest version in the range of a plugin whose tag is a semantic version. All other
-/// sources are where they were.
-fn newest(session: &Session, locked: &Locked, origin: SourceOrigin) -> Result<Newest, CliError> {
-    let source = locked.source.clone();
-    let (Some((reference, current)), Some(range)) = (locked.source.release(), &locked.range) else {
-        return Ok(Newest { source, beyond_range: None });
+/// The tags of the repository of a plugin whose tag is a semantic version; none for other sources.
+fn tags(session: &Session, locked: &Locked, origin: SourceOrigin) -> Result<Vec<String>, CliError> {
+    let (Some((reference, _)), Some(_)) = (locked.source.release(), &locked.range) else {
+        return Ok(Vec::new());
     };
     let tags = session.distribution.tags(reference, origin);
-    let tags = session.runtime.block_on(tags).map_err(InstallError::from)?;
-    let found = source::newest(&tags, range, &current);
+    Ok(session.runtime.block_on(tags).map_err(InstallError::from)?)
+}
+
+/// Finds the highest version in the range of a plugin whose tag is a semantic version. All other
+/// sources are where they were.
+fn newest(tags: &[String], locked: &Locked) -> Newest {
+    let source = locked.source.clone();
+    let (Some((reference, current)), Some(range)) = (locked.source.release(), &locked.range) else {
+        return Newest { source, beyond_range: None };
+    };
+    let found = source::newest(tags, range, &current);
     let source = found.map_or(source, |tag| {
         Source::Registry(Reference { version: Version::Tag(tag.clone()), ..reference.clone() })
     });
     let current = found.and_then(|tag| source::release(tag)).unwrap_or(current);
-    let beyond_range = source::newest(&tags, &VersionReq::STAR, &current).cloned();
-    Ok(Newest { source, beyond_range })
+    let beyond_range = source::newest(tags, &VersionReq::STAR, &current).cloned();
+    Newest { source, beyond_range }
+}
+
+/// Whether a source is the tag of its repository.
+fn is_tag(source: &Source, tag: &str) -> bool {
+    matches!(source, Source::Registry(Reference { version: Version::Tag(own), .. }) if own == tag)
 }

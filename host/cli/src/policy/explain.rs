@@ -66,7 +66,7 @@ fn refused_origins(
 ) -> Result<Vec<Value>, CliError> {
     let name = name_of(plugin);
     let is_of_plugin = |entry: &Entry| match entry {
-        Entry::Call(record) => record.plugin() == Some(name) && !record.refused_hosts.is_empty(),
+        Entry::Call(record) => record.refused_hosts.contains_key(name),
         _ => false,
     };
     let journal = Journal::new(Arc::new(setup::workspace(global)?));
@@ -75,7 +75,7 @@ fn refused_origins(
     let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for entry in &calls {
         let Entry::Call(record) = entry else { continue };
-        for origin in &record.refused_hosts {
+        for origin in record.refused_hosts.get(name).into_iter().flatten() {
             let of_origin = found.entry(origin.clone()).or_default();
             *of_origin = (of_origin.0 + 1, record.timestamp.to_string());
         }

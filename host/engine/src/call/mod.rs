@@ -14,4 +14,4 @@ pub use observer::{Observer, Quiet};
 pub use permissions::{Grants, Permissions, PluginGrant};
 pub use secrets::{SecretFlow, SecretGuard, SecretRead, SecretReads};
 pub use session::{Session, SessionCommit};
-pub use usage::{CallUsage, Usage, Used};
+pub use usage::{CallUsage, RefusedOrigins, Usage, Used};

@@ -57,8 +57,10 @@ impl ProgramRun<'_> {
         let mut described = sandbox::Command::new(program, directory);
         described.arguments = command.arguments.clone();
         described.environment = self.environment(&granted);
-        // The values of granted variables that are redacted in the output.
+        // What is redacted in the output: granted variables, and those in the plugin's configuration,
+        // which it may have given the program.
         described.hidden = granted.into_iter().filter(|(_, value)| is_hidden(value)).collect();
+        described.hidden.extend(context.hidden());
         described.stdin = command.stdin.clone();
         self.show(&mut described)?;
         described.limits = self.limits();

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::bindings::cofferdam::backend::types::Error;
 use super::bindings::cofferdam::backend::{building, linters, linting, testing};
 use super::bindings::cofferdam::host::tools;
@@ -11,6 +13,7 @@ use super::programs::Programs;
 use crate::agent::Team;
 use crate::background::Pool;
 use crate::call::{CallUsage, Control, Observer, Permissions, SecretGuard, Session, Stop};
+use crate::egress::forms;
 use crate::journal::Journal;
 use cofferdam_core::policy::{BackendKind, HeaderPart, Limits, header_parts};
 use cofferdam_sandbox::Redactor;
@@ -80,7 +83,7 @@ impl CallContext {
 
     /// The values of the variables in the plugin's configuration, and the keys that are shown in their
     /// places.
-    pub(super) fn hidden(&self) -> Vec<(String, String)> {
+    pub(crate) fn hidden(&self) -> Vec<(String, String)> {
         let mut hidden = Vec::new();
         let environment = &self.services.http.environment;
         for (key, text) in &self.permissions.grant.config {
@@ -90,11 +93,7 @@ impl CallContext {
                     HeaderPart::Text(_) => None,
                 });
             for value in variables.filter(|value| is_hidden(value)) {
-                // As part of a JSON text, and of the name of a host.
-                let quoted = serde_json::Value::from(value).to_string();
-                let inner = quoted[1..quoted.len() - 1].to_owned();
-                let forms = [value.to_owned(), inner, value.to_ascii_lowercase()];
-                hidden.extend(forms.map(|value| (key.clone(), value)));
+                hidden.extend(forms(value).map(|form| (key.clone(), form)));
             }
         }
         hidden
@@ -106,8 +105,36 @@ impl CallContext {
     }
 }
 
+/// Puts `[NAME]` in place of values in the strings and keys of a JSON text, however they are escaped
+/// there. A number that is one of the values becomes a string, since the text stays JSON. What is no
+/// JSON is redacted as text.
+pub(crate) fn redact_json(hidden: &[(String, String)], text: &str) -> String {
+    fn cleaned(hidden: &[(String, String)], value: Value) -> Value {
+        match value {
+            Value::String(text) => redact(hidden, &text).into(),
+            Value::Array(items) => items.into_iter().map(|item| cleaned(hidden, item)).collect(),
+            Value::Object(fields) => fields
+                .into_iter()
+                .map(|(key, value)| (redact(hidden, &key), cleaned(hidden, value)))
+                .collect(),
+            Value::Number(number) => {
+                let text = number.to_string();
+                match hidden.iter().any(|(_, value)| *value == text) {
+                    true => redact(hidden, &text).into(),
+                    false => number.into(),
+                }
+            }
+            other => other,
+        }
+    }
+    match serde_json::from_str(text) {
+        Ok(value) => cleaned(hidden, value).to_string(),
+        Err(_) => redact(hidden, text),
+    }
+}
+
 /// Puts `[NAME]` in place of values.
-pub(super) fn redact(hidden: &[(String, String)], text: &str) -> String {
+pub(crate) fn redact(hidden: &[(String, String)], text: &str) -> String {
     if hidden.is_empty() {
         return text.to_owned();
     }
@@ -219,4 +246,35 @@ pub trait Backends: Send + Sync {
         request: &building::Request,
         caller: &CallContext,
     ) -> Result<building::Report, Error>;
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_redacted_in_the_strings_of_an_answer() {
+        let values = [("token", "a&b/\"c\""), ("code", "12345678")];
+        let hidden: Vec<(String, String)> = values
+            .into_iter()
+            .flat_map(|(key, value)| forms(value).map(move |form| (key.to_owned(), form)))
+            .collect();
+        for (text, wanted) in [
+            (r#"{"x": "is a\u0026b\/\"c\"."}"#, json!({"x": "is [token]."})),
+            (
+                r#"{"x": "a%26b%2F%22c%22", "y": "YSZiLyJjIg=="}"#,
+                json!({"x": "[token]", "y": "[token]"}),
+            ),
+            (r#"{"12345678": [{"x": "12345678"}]}"#, json!({"[code]": [{"x": "[code]"}]})),
+            (r#"{"x": 12345678, "y": 123456789}"#, json!({"x": "[code]", "y": 123_456_789})),
+            (r#"{"x": 1.5, "y": null, "z": true}"#, json!({"x": 1.5, "y": null, "z": true})),
+        ] {
+            let clean: Value = serde_json::from_str(&redact_json(&hidden, text)).unwrap();
+            assert_eq!(clean, wanted, "{text}");
+        }
+        assert_eq!(redact_json(&hidden, "no JSON: 12345678"), "no JSON: [code]");
+    }
 }

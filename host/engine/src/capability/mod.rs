@@ -44,6 +44,7 @@ use wasmtime::component::{HasSelf, Linker};
 pub(crate) use bindings::cofferdam as wit;
 pub(crate) use bindings::{PluginPre, builder, linter, test_runner};
 pub use context::{Backends, CallContext, NestedCalls, Services};
+pub(crate) use context::{redact, redact_json};
 pub use http::Http;
 pub(crate) use meter::Memory;
 pub use programs::Programs;

@@ -34,7 +34,7 @@ use cofferdam_plugin::http::Connector;
 use guard::Guard;
 
 pub(crate) use authority::Authority;
-pub(crate) use secrets::Secrets;
+pub(crate) use secrets::{Secrets, forms};
 pub(crate) use variables::{OFFLINE_VARIABLES, variables};
 
 /// How many different refusals are kept for the result.

@@ -81,22 +81,29 @@ impl Secrets {
         all.map(|(name, value)| header((name, value)).map_err(|why| wrong(name, why))).collect()
     }
 
-    /// Pairs of name and value to redact: the secrets as they are, in Base64, and with percent signs.
+    /// Pairs of name and value to redact: each form of the secrets.
     pub(crate) fn hidden(&self) -> Vec<(String, String)> {
-        let mut hidden = Vec::new();
-        for (name, value) in &self.0 {
-            if value.len() < MIN_REDACTED_BYTES {
-                continue;
-            }
-            let encoded = utf8_percent_encode(value, NON_ALPHANUMERIC).to_string();
-            for form in [value.clone(), STANDARD.encode(value), encoded] {
-                if !hidden.iter().any(|(_, known)| *known == form) {
-                    hidden.push((name.clone(), form));
-                }
-            }
-        }
-        hidden
+        let long = self.0.iter().filter(|(_, value)| value.len() >= MIN_REDACTED_BYTES);
+        long.flat_map(|(name, value)| forms(value).map(|form| (name.clone(), form))).collect()
     }
+}
+
+/// The texts in which a secret may appear: as it is, within a JSON text, within the name of a host, in
+/// Base64, and with percent signs.
+pub(crate) fn forms(value: &str) -> impl Iterator<Item = String> {
+    let quoted = serde_json::Value::from(value).to_string();
+    let mut forms = vec![value.to_owned()];
+    for form in [
+        quoted[1..quoted.len() - 1].to_owned(),
+        value.to_ascii_lowercase(),
+        STANDARD.encode(value),
+        utf8_percent_encode(value, NON_ALPHANUMERIC).to_string(),
+    ] {
+        if !forms.contains(&form) {
+            forms.push(form);
+        }
+    }
+    forms.into_iter()
 }
 
 /// The names in `${NAME}` of an origin's headers.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decision::DecisionRecord;
-use crate::call::Used;
+use crate::call::{RefusedOrigins, Used};
 use cofferdam_core::envelope::size;
 use cofferdam_core::outcome::{Failure, Outcome, RefusalCode, Status};
 use cofferdam_core::policy::executed_by;
@@ -364,9 +364,10 @@ pub struct Record {
     /// The origins that it sent requests to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
-    /// The origins that it tried to send requests to and was not granted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub refused_hosts: Vec<String>,
+    /// The origins that its plugins tried to send requests to and were not granted, by the name of the
+    /// plugin: a backend's are not the tool's.
+    #[serde(default, skip_serializing_if = "RefusedOrigins::is_empty")]
+    pub refused_hosts: RefusedOrigins,
     /// The agents that it gave tasks to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
@@ -427,7 +428,7 @@ impl Record {
             proposal: None,
             dry_run: false,
             hosts: Vec::new(),
-            refused_hosts: Vec::new(),
+            refused_hosts: RefusedOrigins::new(),
             agents: Vec::new(),
             secrets: Vec::new(),
             programs: 0,
@@ -476,7 +477,7 @@ impl Record {
         } = used;
         self.approver = approver;
         self.hosts = origins.iter().map(ToString::to_string).collect();
-        self.refused_hosts = refused.into_values().flatten().collect();
+        self.refused_hosts = refused;
         self.agents = agents.into_iter().collect();
         self.outputs = outputs;
         self.programs = programs.into();

@@ -16,7 +16,7 @@ use crate::call::{Control, Grants, Permissions, PluginGrant, Stop};
 use crate::capability::wit::backend::parts::Part;
 use crate::capability::wit::backend::types::Error;
 use crate::capability::wit::backend::{building, linters, linting, testing};
-use crate::capability::{Backends, CallContext, CallState};
+use crate::capability::{Backends, CallContext, CallState, redact};
 use cofferdam_core::policy::{BackendKind, Choices, Policy, Scope};
 use cofferdam_plugin::manifest::Backend;
 use cofferdam_plugin::registry::{Plugin, Registry};
@@ -187,7 +187,7 @@ impl BackendRunner {
     }
 
     /// Runs `work` in a fresh instance of a backend.
-    fn ask<T: Send>(
+    fn ask<T: Strings + Send>(
         &self,
         kind: BackendKind,
         name: &str,
@@ -199,6 +199,7 @@ impl BackendRunner {
         let mut context = caller.clone();
         context.permissions = entry.permissions(&caller.permissions);
         context.nested = None;
+        let hidden = context.hidden();
         let context = Arc::new(context);
         // In a new thread, since the caller's stack is in use.
         let timers = Handle::try_current();
@@ -217,12 +218,17 @@ impl BackendRunner {
                 Err(error) => Err(Stop::Trap(format!("no thread: {error}"))),
             }
         });
-        ended.map_err(|stop| match stop {
+        let mut ended = ended.map_err(|stop| match stop {
             Stop::Limit(_) | Stop::Ended(..) | Stop::Cancelled => {
                 Error::Limit(format!("{name}: {stop}"))
             }
             Stop::Trap(_) | Stop::Descriptors => Error::Failed(format!("{name}: {stop}")),
-        })
+        });
+        // The values of the backend's own configuration: those of its caller's are another's.
+        if !hidden.is_empty() {
+            ended.each(&mut |text| *text = redact(&hidden, text));
+        }
+        ended
     }
 }
 
@@ -385,5 +391,147 @@ fn chosen_for(backend: &Backend, choices: &Choices) -> Vec<String> {
     match backend.kind {
         BackendKind::Linter => backend.languages.iter().filter(is_chosen).cloned().collect(),
         BackendKind::TestRunner | BackendKind::Builder => Vec::new(),
+    }
+}
+
+/// The strings in what a backend returns.
+trait Strings {
+    /// Applies `change` to each of them.
+    fn each(&mut self, change: &mut dyn FnMut(&mut String));
+}
+
+impl Strings for u8 {
+    fn each(&mut self, _: &mut dyn FnMut(&mut String)) {}
+}
+
+impl Strings for String {
+    fn each(&mut self, change: &mut dyn FnMut(&mut String)) {
+        change(self);
+    }
+}
+
+impl Strings for Error {
+    fn each(&mut self, change: &mut dyn FnMut(&mut String)) {
+        let (Self::Unavailable(text)
+        | Self::Invalid(text)
+        | Self::Limit(text)
+        | Self::Failed(text)) = self;
+        change(text);
+    }
+}
+
+impl<T: Strings> Strings for Result<T, Error> {
+    fn each(&mut self, change: &mut dyn FnMut(&mut String)) {
+        match self {
+            Ok(done) => done.each(change),
+            Err(error) => error.each(change),
+        }
+    }
+}
+
+impl Strings for linting::Report {
+    fn each(&mut self, change: &mut dyn FnMut(&mut String)) {
+        change(&mut self.raw);
+        for found in &mut self.findings {
+            [&mut found.path, &mut found.code, &mut found.message]
+                .into_iter()
+                .for_each(&mut *change);
+            found.url.iter_mut().for_each(&mut *change);
+            if let Some(fix) = &mut found.fix {
+                change(&mut fix.description);
+                for edit in &mut fix.edits {
+                    [&mut edit.path, &mut edit.text].into_iter().for_each(&mut *change);
+                }
+            }
+        }
+    }
+}
+
+impl Strings for testing::Report {
+    fn each(&mut self, change: &mut dyn FnMut(&mut String)) {
+        change(&mut self.raw);
+        for test in &mut self.tests {
+            [&mut test.name, &mut test.suite].into_iter().for_each(&mut *change);
+            [&mut test.message, &mut test.stack].into_iter().flatten().for_each(&mut *change);
+        }
+    }
+}
+
+impl Strings for building::Report {
+    fn each(&mut self, change: &mut dyn FnMut(&mut String)) {
+        change(&mut self.raw);
+        for found in &mut self.diagnostics {
+            [&mut found.path, &mut found.message].into_iter().for_each(&mut *change);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_strings_of_a_report_are_changed() {
+        let text = || "secret".to_owned();
+        let edit = linting::Edit { path: text(), start: 0, end: 1, text: text() };
+        let fix = linting::Fix { description: text(), safe: true, edits: vec![edit] };
+        let finding = linting::Finding {
+            path: text(),
+            line: 1,
+            column: 1,
+            end_line: None,
+            end_column: None,
+            code: text(),
+            severity: linting::Severity::Error,
+            message: text(),
+            url: Some(text()),
+            fix: Some(fix),
+        };
+        let linted = linting::Report {
+            findings: vec![finding],
+            files_checked: 1,
+            exit_code: None,
+            raw: text(),
+        };
+        let test = testing::Test {
+            name: text(),
+            suite: text(),
+            status: testing::Status::Fail,
+            duration: None,
+            message: Some(text()),
+            stack: Some(text()),
+        };
+        let tested = testing::Report {
+            tests: vec![test],
+            exit_code: None,
+            timed_out: false,
+            duration_ms: 1,
+            raw: text(),
+        };
+        let diagnostic = building::Diagnostic {
+            path: text(),
+            line: 1,
+            column: 1,
+            message: text(),
+            severity: building::Severity::Error,
+        };
+        let built = building::Report {
+            diagnostics: vec![diagnostic],
+            exit_code: None,
+            timed_out: false,
+            duration_ms: 1,
+            raw: text(),
+        };
+        fn changed<T: Strings + std::fmt::Debug>(report: T) -> String {
+            let mut answer: Result<Result<T, Error>, Error> = Ok(Ok(report));
+            answer.each(&mut |text| *text = "[KEY]".to_owned());
+            format!("{answer:?}")
+        }
+        for all in [changed(linted), changed(tested), changed(built), changed(text())] {
+            assert!(all.contains("[KEY]") && !all.contains("secret"), "{all}");
+        }
+        let mut failed: Result<u8, Error> = Err(Error::Failed(text()));
+        failed.each(&mut |text| text.clear());
+        assert!(matches!(failed, Err(Error::Failed(text)) if text.is_empty()));
     }
 }

@@ -11,7 +11,7 @@ use super::prepared::{LaneOfPlugin, Prepared};
 use super::typed::Tools;
 use crate::call::{Control, Stop};
 use crate::capability::wit::tool::types::{self, ToolError};
-use crate::capability::{CallContext, CallState};
+use crate::capability::{CallContext, CallState, redact, redact_json};
 use cofferdam_core::outcome::{FailedCode, LimitCode, lacks_descriptors};
 use cofferdam_core::policy::Files;
 use cofferdam_workspace::Exceeded;
@@ -68,14 +68,15 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstanc
 
 /// Redacts the values of the plugin's configuration in a response.
 fn redacted(answer: Result<String, ToolError>, context: &CallContext) -> Result<String, ToolError> {
-    if context.permissions.grant.config.is_empty() {
+    let hidden = context.hidden();
+    if hidden.is_empty() {
         return answer;
     }
-    let clean = |text: &String| context.redacted(text);
-    answer.map(|output| clean(&output)).map_err(|error| ToolError {
+    let clean = |text: &String| redact(&hidden, text);
+    answer.map(|output| redact_json(&hidden, &output)).map_err(|error| ToolError {
         code: clean(&error.code),
         message: clean(&error.message),
-        detail: error.detail.as_ref().map(clean),
+        detail: error.detail.as_ref().map(|detail| redact_json(&hidden, detail)),
         ..error
     })
 }
@@ -186,6 +187,6 @@ fn stop(error: &wasmtime::Error, store: &Store<CallState>) -> Stop {
                 format!("{trap}; it said: {words}")
             })
         }
-        None => Stop::Trap(error.root_cause().to_string()),
+        None => Stop::Trap(state.context.redacted(&error.root_cause().to_string())),
     }
 }

@@ -10,7 +10,7 @@ use wasmtime::{Error, Result, Store};
 
 use super::value::{self, TypeMismatch};
 use crate::capability::wit::tool::types::{ErrorKind, ToolError};
-use crate::capability::{CallState, PluginPre};
+use crate::capability::{CallContext, CallState, PluginPre};
 use cofferdam_core::outcome::{ErrorCode, LimitCode, RefusalCode};
 use cofferdam_plugin::check::TOOLS;
 use cofferdam_plugin::manifest::{Manifest, Tool};
@@ -133,7 +133,7 @@ impl Typed {
         let mut results = vec![Val::Bool(false); types.len()];
         function.call(&mut *store, &parameters, &mut results)?;
         let answer = match (results.first(), types.first()) {
-            (Some(value), Some(ty)) => answer(value, ty),
+            (Some(value), Some(ty)) => answer(value, ty, &store.data().context),
             _ => Ok(json!({})),
         };
         Ok(answer.map(|answer| answer.to_string()))
@@ -141,7 +141,7 @@ impl Typed {
 }
 
 /// Converts the result of a function to JSON or an error.
-fn answer(value: &Val, ty: &Type) -> Result<Value, ToolError> {
+fn answer(value: &Val, ty: &Type, context: &CallContext) -> Result<Value, ToolError> {
     let named = |name: &str, value: &Val, ty: &Type| match value::to_json(value, ty) {
         Ok(value) => Ok(json!({ name: value })),
         Err(mismatch) => Err(result_error(&mismatch)),
@@ -153,7 +153,7 @@ fn answer(value: &Val, ty: &Type) -> Result<Value, ToolError> {
         },
         (Val::Result(Err(error)), Type::Result(result)) => Err(match (error, result.err()) {
             (Some(error), Some(ty)) => named("error", error, &ty)
-                .map_or_else(|wrong| wrong, |detail| failed(error, detail)),
+                .map_or_else(|wrong| wrong, |detail| failed(error, detail, context)),
             _ => failure(
                 ErrorCode::FunctionError.as_str(),
                 "the function says that it failed, and not why".to_owned(),
@@ -165,7 +165,7 @@ fn answer(value: &Val, ty: &Type) -> Result<Value, ToolError> {
 
 /// Converts the error value of a function to an error of the tool. The code of an enumeration or a
 /// variant is its case, so that agents can distinguish errors.
-fn failed(error: &Val, detail: Value) -> ToolError {
+fn failed(error: &Val, detail: Value, context: &CallContext) -> ToolError {
     let of_case = |case: &str, value: &Val| match value {
         Val::String(text) => format!("{case}: {text}"),
         _ => format!("{case}: {}", detail["error"]["value"]),
@@ -177,10 +177,9 @@ fn failed(error: &Val, detail: Value) -> ToolError {
         Val::Variant(case, Some(value)) => (case.as_str(), of_case(case, value)),
         _ => (ErrorCode::FunctionError.as_str(), detail["error"].to_string()),
     };
-    ToolError {
-        detail: Some(detail.to_string()),
-        ..failure(code, shorten(&message, MAX_MESSAGE_BYTES))
-    }
+    // Redacted before it is cut, since part of a value is not recognised.
+    let message = shorten(&context.redacted(&message), MAX_MESSAGE_BYTES);
+    ToolError { detail: Some(detail.to_string()), ..failure(code, message) }
 }
 
 fn failure(code: &str, message: String) -> ToolError {

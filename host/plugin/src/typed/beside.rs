@@ -17,12 +17,6 @@ use wit_parser::{SourceMap, TypeDefKind, UnresolvedPackage, WorldItem, WorldKey}
 use super::docs::Docs;
 use cofferdam_workspace::bounded_text;
 
-/// The longest file in bytes.
-const MAX_FILE_BYTES: usize = 256 << 10;
-
-/// How deeply types may nest in a file.
-const MAX_NESTING: usize = 64;
-
 /// The endings of the names of the files.
 pub const ENDINGS: [&str; 2] = ["wit", "toml"];
 
@@ -80,36 +74,23 @@ impl Beside {
     /// What is wrong with them.
     pub(super) fn texts(&self) -> Result<Texts, String> {
         let text = self.texts.as_deref().unwrap_or_default();
-        toml::from_str(text).map_err(|error| format!("the texts beside it: {error}"))
+        // Without the line of the file that the whole error shows.
+        toml::from_str(text).map_err(|error| format!("the texts beside it: {}", error.message()))
     }
 }
 
-/// Reads a regular file, whose type is checked first: opening a FIFO would block.
+/// Reads a regular file, whose type is checked first: opening a FIFO would block, and a link may lead
+/// to any file of the operator.
 fn text(file: &Path) -> io::Result<String> {
-    if !fs::metadata(file)?.is_file() {
+    if !fs::symlink_metadata(file)?.is_file() {
         return Err(io::Error::other("no regular file"));
     }
-    let text = bounded_text::read(file)?;
-    match text.len() {
-        ..=MAX_FILE_BYTES => Ok(text),
-        _ => Err(io::Error::other(format!("larger than {MAX_FILE_BYTES} bytes"))),
-    }
+    bounded_text::read(file)
 }
 
 /// The comments in a WIT file, as those of the section `package-docs`.
 fn docs(wit: &str) -> Result<Docs, String> {
     let wrong = |why: String| format!("the WIT beside it: {why}");
-    let mut depth = 0_usize;
-    for c in wit.chars() {
-        depth = match c {
-            '<' => depth + 1,
-            '>' => depth.saturating_sub(1),
-            _ => depth,
-        };
-        if depth > MAX_NESTING {
-            return Err(wrong(format!("its types nest deeper than {MAX_NESTING}")));
-        }
-    }
     let mut files = SourceMap::new();
     files.push_str("component.wit", wit);
     let group = files.parse().map_err(|(_, error)| wrong(error.to_string()))?;
@@ -181,4 +162,31 @@ fn type_docs(ty: &wit_parser::TypeDef) -> Value {
         _ => Map::new(),
     };
     json!({ "docs": ty.docs.contents, "items": items })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_read_and_errors_do_not_show_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let [component, secret] = ["adder.wasm", ".env"].map(|name| directory.path().join(name));
+        fs::write(&secret, "TOKEN = s3cr3t\n").unwrap();
+        for ending in ENDINGS {
+            std::os::unix::fs::symlink(&secret, component.with_extension(ending)).unwrap();
+        }
+        let Beside { wit, texts, unread } = Beside::read(&component);
+        assert_eq!((wit, texts), (None, None));
+        assert_eq!(unread.len(), 2, "{unread:?}");
+        assert!(unread.iter().all(|why| why.ends_with("no regular file")), "{unread:?}");
+
+        let text = fs::read_to_string(&secret).unwrap();
+        let beside = Beside { texts: Some(text.clone()), wit: Some(text), ..Beside::default() };
+        let wrong = beside.texts().unwrap_err();
+        assert!(wrong.starts_with("the texts beside it: ") && !wrong.contains("s3cr3t"), "{wrong}");
+        let wrong = beside.docs().unwrap().unwrap_err();
+        assert!(!wrong.contains("s3cr3t"), "{wrong}");
+    }
 }

@@ -42,9 +42,9 @@ fn exported_interfaces_become_tools() {
     assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("example", "0.1.0"));
     assert!(manifest.as_granted);
     assert_eq!(manifest.requests, Capabilities::NONE);
-    assert_eq!(manifest.description, "A component that exports add_add.");
+    assert_eq!(manifest.description, "A component that exports add.");
     let [tool] = manifest.tools.as_slice() else { panic!("{manifest:?}") };
-    assert_eq!((tool.name.as_str(), tool.title.as_str()), ("add_add", "add"));
+    assert_eq!((tool.name.as_str(), tool.title.as_str()), ("add", "add"));
     assert_eq!(tool.description, "The function add of the interface docs:adder/add@0.1.0.");
     let number = json!({"type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32});
     assert_eq!(
@@ -385,7 +385,7 @@ fn comments_become_descriptions() {
         assert_eq!(manifest.description, "Moves points.");
         let [get, to] = manifest.tools.as_slice() else { panic!("{manifest:?}") };
         assert_eq!((get.name.as_str(), get.description.as_str()), ("get", "Gets it."));
-        assert_eq!((to.name.as_str(), to.description.as_str()), ("points_move", "Moves there."));
+        assert_eq!((to.name.as_str(), to.description.as_str()), ("move", "Moves there."));
         let point = &to.input["properties"]["to"];
         assert_eq!(point["description"], "A place.");
         assert_eq!(point["properties"]["x"]["description"], "To the right.");

@@ -122,7 +122,14 @@ pub async fn pull(
     }
     let digest: Digest =
         layer.digest.parse().map_err(|error| FetchError::answer(reference, error))?;
-    let bytes = session.get(&format!("blobs/{digest}"), &[], MAX_COMPONENT_BYTES).await?;
+    let content = session.get(&format!("blobs/{digest}"), &[], MAX_COMPONENT_BYTES).await;
+    let bytes = content.map_err(|error| match error {
+        // The manifest exists, so neither does a plugin's source not exist, nor is there no list.
+        FetchError::Missing { .. } => {
+            FetchError::answer(reference, format!("its content {digest} is missing"))
+        }
+        error => error,
+    })?;
     check(reference, &bytes, digest)?;
     let signature = layer.annotations.get(SIGNATURE).cloned();
     Ok(Fetched { signature, bytes })
