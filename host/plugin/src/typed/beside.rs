@@ -14,7 +14,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use wit_parser::{SourceMap, TypeDefKind, UnresolvedPackage, WorldItem, WorldKey};
 
+use super::MAX_DESCRIPTION_BYTES;
 use super::docs::Docs;
+use crate::manifest::Tool;
+use cofferdam_text::shorten;
 use cofferdam_workspace::bounded_text;
 
 /// The endings of the names of the files.
@@ -40,6 +43,18 @@ pub(super) struct Texts {
     /// What its tools are for, by their names.
     #[serde(default)]
     pub(super) tools: BTreeMap<String, String>,
+}
+
+impl Texts {
+    /// Describes tools by these texts. Adds what fits none of them to `unread`.
+    pub(super) fn describe(&self, tools: &mut [Tool], unread: &mut Vec<String>) {
+        for (name, text) in &self.tools {
+            match tools.iter_mut().find(|tool| tool.name == *name) {
+                Some(tool) => tool.description = shorten(text.trim(), MAX_DESCRIPTION_BYTES),
+                None => unread.push(format!("the texts beside it: there is no tool '{name}'")),
+            }
+        }
+    }
 }
 
 impl Beside {

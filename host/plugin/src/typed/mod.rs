@@ -181,17 +181,7 @@ pub fn derive(component: &[u8], called: &str, beside: &Beside) -> Result<Derived
         return Err(TypedError::NoManifest);
     }
     let name = plugin_name(called)?;
-    let mut unread = beside.unread.clone();
-    let mut readable = |docs: Result<Docs, String>| docs.map_err(|why| unread.push(why)).ok();
-    let of_section = sections.get(docs::SECTION).map(|section| {
-        Docs::read(section).map_err(|why| format!("its section package-docs: {why}"))
-    });
-    let docs = beside.docs().and_then(&mut readable);
-    let docs = docs.or_else(|| of_section.and_then(readable)).unwrap_or_default();
-    let texts = beside.texts().unwrap_or_else(|why| {
-        unread.push(why);
-        Texts::default()
-    });
+    let (docs, texts, mut unread) = descriptions(beside, sections.get(docs::SECTION).copied());
     let functions = functions(types, &exports);
     if functions.is_empty() {
         return Err(TypedError::NoManifest);
@@ -210,24 +200,20 @@ pub fn derive(component: &[u8], called: &str, beside: &Beside) -> Result<Derived
         Ok(Tool { effects: requests.files, ..tool })
     };
     let (mut tools, left_out) = tools(&functions, tool)?;
-    for (name, text) in &texts.tools {
-        match tools.iter_mut().find(|tool| tool.name == *name) {
-            Some(tool) => tool.description = shorten(text.trim(), MAX_DESCRIPTION_BYTES),
-            None => unread.push(format!("the texts beside it: there is no tool '{name}'")),
-        }
-    }
+    texts.describe(&mut tools, &mut unread);
     let said = |name: &str| {
         let section = sections.get(name)?;
         let text = str::from_utf8(section).ok()?.trim();
         (!text.is_empty()).then(|| shorten(text, MAX_DESCRIPTION_BYTES))
     };
-    let description = texts.description.as_deref().map(first_line);
-    let description =
-        description.or_else(|| said("description")).or_else(|| docs.component().map(first_line));
-    let described = description.unwrap_or_else(|| {
-        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-        shorten(&format!("A component that exports {}.", names.join(", ")), 200)
-    });
+    let described = texts.description.as_deref().map(first_line);
+    let described = described
+        .or_else(|| said("description"))
+        .or_else(|| docs.component().map(first_line))
+        .unwrap_or_else(|| {
+            let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+            shorten(&format!("A component that exports {}.", names.join(", ")), 200)
+        });
     let manifest = Manifest {
         name,
         version: said("version")
@@ -245,6 +231,23 @@ pub fn derive(component: &[u8], called: &str, beside: &Beside) -> Result<Derived
     };
     manifest.check()?;
     Ok(Derived { manifest, left_out, unread })
+}
+
+/// What is written about a component: in the files beside it, or its section with comments. Also
+/// returns what can't be read of it.
+fn descriptions(beside: &Beside, section: Option<&[u8]>) -> (Docs, Texts, Vec<String>) {
+    let mut unread = beside.unread.clone();
+    let mut readable = |docs: Result<Docs, String>| docs.map_err(|why| unread.push(why)).ok();
+    let of_section = section.map(|section| {
+        Docs::read(section).map_err(|why| format!("its section package-docs: {why}"))
+    });
+    let docs = beside.docs().and_then(&mut readable);
+    let docs = docs.or_else(|| of_section.and_then(readable)).unwrap_or_default();
+    let texts = beside.texts().unwrap_or_else(|why| {
+        unread.push(why);
+        Texts::default()
+    });
+    (docs, texts, unread)
 }
 
 /// The functions as tools, by name, and those that can't be tools.
