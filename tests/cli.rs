@@ -83,7 +83,7 @@ fn subcommands(place: &Place, command: &[&str]) -> Vec<String> {
 }
 
 /// All commands and subcommands.
-const COMMANDS: [&str; 57] = [
+const COMMANDS: [&str; 62] = [
     "",
     "backend",
     "backend compare",
@@ -129,6 +129,11 @@ const COMMANDS: [&str; 57] = [
     "policy show",
     "report",
     "report summary",
+    "review",
+    "review accept",
+    "review interactive",
+    "review reject",
+    "review show",
     "role",
     "role list",
     "role prompt",
@@ -860,7 +865,8 @@ fn assert_log_is_filtered(place: &Place, records: &[Value]) {
     assert_eq!(place.log(&["--tool", "files.glob"]), records[8..]);
     let text = place.run(&["log", "--format", "text", "-n", "1"]).stdout;
     assert!(
-        text.contains("  error  ") && text.ends_with(" ms  files.glob  UnknownRole\n"),
+        text.contains("  error  ")
+            && text.ends_with(" ms  files.glob  UnknownRole  client cli  role nobody\n"),
         "{text}"
     );
     assert_eq!(text.lines().count(), 1);

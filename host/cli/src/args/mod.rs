@@ -298,9 +298,6 @@ Examples:
 Examples:
   cofferdam review --format text
   cofferdam review show 019a6f2c --format text
-  cofferdam review accept 019a6f2c --view 2.5f0c1d9a77e1
-  cofferdam review accept 019a6f2c --hunk 4be0a1f29c77 --hunk 90cd12ab34ef
-  cofferdam review reject 019a6f2c --hunk 77aa01be9d20 -m 'keep the old name'
   cofferdam review interactive 019a6f2c")]
     Review(Review),
     /// Look at the cache of compiled code, or empty it

@@ -17,6 +17,10 @@ pub struct Review {
 #[derive(Debug, Subcommand)]
 pub enum ReviewCommand {
     /// Print what a proposal changes, by file and hunk, compared with the workspace as it is
+    #[command(after_help = "\
+Examples:
+  cofferdam review show 019a6f2c --format text
+  cofferdam review show 019a6f2c --hunk 4be0a1f29c7790cd12ab34ef77aa01be --format text | git apply --check")]
     Show {
         /// The proposal; the beginning of its id will do
         id: String,
@@ -25,10 +29,21 @@ pub enum ReviewCommand {
         hunk: Vec<String>,
     },
     /// Make what a proposal changes a commit of the workspace
+    #[command(after_help = "\
+Examples:
+  cofferdam review accept 019a6f2c --view 2.5f0c1d9a77e15f0c1d9a77e15f0c1d9a
+  cofferdam review accept 019a6f2c --hunk 4be0a1f29c7790cd12ab34ef77aa01be")]
     Accept(Decide),
     /// Remove hunks from a proposal, and tell its session
+    #[command(after_help = "\
+Examples:
+  cofferdam review reject 019a6f2c --view 2.5f0c1d9a77e15f0c1d9a77e15f0c1d9a -m 'not needed'
+  cofferdam review reject 019a6f2c --hunk 77aa01be9d2077aa01be9d2077aa01be -m 'keep the old name'")]
     Reject(Decide),
     /// Decide about each hunk at the terminal, as `git add --patch` does
+    #[command(after_help = "\
+Examples:
+  cofferdam review interactive 019a6f2c")]
     Interactive {
         /// The proposal; the beginning of its id will do
         id: String,

@@ -211,9 +211,9 @@ impl Host {
             None => transaction,
         };
         let executed = transaction.executed(since.as_ref());
-        let (transaction, asked) = self
-            .approved_changes(active, transaction, &executed, may_ask.as_ref(), &approved)
-            .await?;
+        let may_ask = may_ask.as_ref().map(|call| (call, &approved));
+        let (transaction, asked) =
+            self.approved_changes(active, transaction, &executed, may_ask).await?;
         // Cancellation has no effect from here on: the changes are committed.
         if is_cancelled(options.cancel.as_ref()) {
             return Err(dispatch::cancelled());

@@ -51,17 +51,18 @@ impl Host {
         active: &ActiveCall<'_>,
         transaction: Transaction,
         written: &[ExecutedFile],
-        call: Option<&GrantedCall>,
-        approved: &Approved,
+        call: Option<(&GrantedCall, &Approved)>,
     ) -> Result<(Transaction, Duration), Failure> {
         let mode = self.executed(active.run);
         if mode == Executed::Refused && !written.is_empty() {
             return Err(not_written(mode, written));
         }
         let nested = active.usage.asks();
-        let is_asked = !nested.is_empty()
-            || (mode == Executed::Ask && !written.is_empty() && !approved.was_shown);
-        let Some(call) = call.filter(|_| is_asked) else {
+        let asks_about_files = mode == Executed::Ask && !written.is_empty();
+        let is_asked = |(_, approved): &(&GrantedCall, &Approved)| {
+            !nested.is_empty() || (asks_about_files && !approved.was_shown)
+        };
+        let Some((call, _)) = call.filter(is_asked) else {
             return Ok((transaction, Duration::ZERO));
         };
         let options = active.run.options;
