@@ -216,8 +216,8 @@ fn imports_that_are_not_granted_are_refused_by_name() {
     // `wasi:http/types` has a resource of `wasi:io`, which is linked for all plugins.
     let errors = "(import \"wasi:io/error@0.2.6\" (instance $errors
           (export \"error\" (type (sub resource)))))
-        (alias export $errors \"error\" (type $error))";
-    let error = "(export \"io-error\" (type (eq $error)))";
+        (alias export $errors \"error\" (type $failed))";
+    let error = "(export \"io-error\" (type (eq $failed)))";
     for (import, before, inside, settings, grant) in [
         ("cofferdam:host/scan@0.1.0", "", "", "", "scan = true"),
         ("cofferdam:host/scan@0.1.0", "", "", files, "scan = true"),
