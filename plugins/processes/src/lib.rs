@@ -9,7 +9,7 @@
 pub mod answers;
 mod page;
 
-use cofferdam_sdk::background::{self, Error, Output, Program};
+use cofferdam_sdk::background::{self, Error, Output, Program, State};
 use cofferdam_sdk::{Context, ToolError, WorkspacePath, plugin, process};
 use serde::Deserialize;
 
@@ -117,9 +117,18 @@ fn start(command: &str, directory: &WorkspacePath, timeout_ms: u32) -> Result<Pr
 
 /// The end of the output, as much as fits into an answer.
 fn last(id: &str, wait_ms: u32) -> Result<Printed, ToolError> {
-    let first = read(id, 0, wait_ms)?;
-    let begin = first.program.written.saturating_sub(page::MAX_BYTES.into());
-    let mut output = if begin > first.offset { read(id, begin, 0)? } else { first };
+    let mut output = read(id, 0, wait_ms)?;
+    loop {
+        let begin = output.program.written.saturating_sub(page::MAX_BYTES.into());
+        if begin <= output.offset {
+            break;
+        }
+        output = read(id, begin, 0)?;
+        // What it has printed since is for the next call, unless there is no more to come.
+        if matches!(output.program.state, State::Running) {
+            break;
+        }
+    }
     let skipped = page::skipped(&output.bytes);
     output.bytes.drain(..skipped);
     output.offset += skipped as u64;

@@ -297,7 +297,10 @@ impl Program {
 
     /// The state of the program.
     pub(crate) fn status(&self) -> Status {
-        let progress = self.lock();
+        self.status_of(&self.lock())
+    }
+
+    fn status_of(&self, progress: &Progress) -> Status {
         Status {
             ended: progress.ended.as_ref().map(|(ended, _)| ended.clone()),
             time: progress.ended.as_ref().map_or_else(|| self.begun.elapsed(), |(_, time)| *time),
@@ -306,7 +309,7 @@ impl Program {
     }
 
     /// Returns at most `max` bytes of output from `offset` on, with the offset of the first: a later one
-    /// if older output was dropped. Waits until there are any, and a moment for what belongs to them, or
+    /// if older output was dropped, and the state at the same moment. Waits until there are any, and a moment for what belongs to them, or
     /// until the program has ended, as long as `wait` says so; it is asked at least every `interval`.
     pub(crate) fn read(
         &self,
@@ -314,7 +317,7 @@ impl Program {
         max: usize,
         interval: Duration,
         wait: impl Fn() -> bool,
-    ) -> (u64, Vec<u8>) {
+    ) -> (u64, Vec<u8>, Status) {
         let mut progress = self.lock();
         let mut begun = (progress.output.written() > offset).then(Instant::now);
         while progress.ended.is_none() && wait() {
@@ -327,7 +330,8 @@ impl Program {
             let waited = self.changed.wait_timeout(progress, interval);
             progress = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        progress.output.read(offset, max)
+        let (first, bytes) = progress.output.read(offset, max);
+        (first, bytes, self.status_of(&progress))
     }
 
     /// The ports on which it listens; none after its end.

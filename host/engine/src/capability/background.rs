@@ -45,7 +45,9 @@ impl Host for CallState {
 
     fn programs(&mut self) -> Result<std::result::Result<Vec<Program>, Error>> {
         let known = self.background().map(|background| background.programs());
-        Ok(known.map(|known| known.iter().map(|program| described(program)).collect()))
+        Ok(known.map(|known| {
+            known.iter().map(|program| described(program, program.status())).collect()
+        }))
     }
 
     fn read(
@@ -144,7 +146,7 @@ impl CallState {
         watch.begin(running, reach).map_err(|error| {
             Error::Failed(format!("the program could not be supervised: {error}"))
         })?;
-        Ok(self::described(&program))
+        Ok(self::described(&program, program.status()))
     }
 
     fn read_background(
@@ -159,8 +161,8 @@ impl CallState {
         let until = Instant::now() + Duration::from_millis(wait_ms.into());
         let wait = || Instant::now() < until && control.stop().is_none();
         let max = max.min(MAX_READ_BYTES) as usize;
-        let (offset, bytes) = program.read(offset, max, CANCEL_POLL, wait);
-        Ok(Output { offset, bytes, program: described(&program) })
+        let (offset, bytes, status) = program.read(offset, max, CANCEL_POLL, wait);
+        Ok(Output { offset, bytes, program: described(&program, status) })
     }
 
     fn stop_background(&self, id: &str) -> std::result::Result<Program, Error> {
@@ -172,7 +174,7 @@ impl CallState {
             let why = "the program was killed, and has not ended yet; it is still waited for";
             return Err(Error::Failed(why.to_owned()));
         }
-        Ok(described(&program))
+        Ok(described(&program, program.status()))
     }
 
     /// Whether a run of a program reaches the ports of the session's programs. Git needs none.
@@ -292,8 +294,8 @@ impl Watch {
 }
 
 /// Describes a program for a plugin.
-fn described(program: &background::Program) -> Program {
-    let background::Status { ended, time, written } = program.status();
+fn described(program: &background::Program, status: background::Status) -> Program {
+    let background::Status { ended, time, written } = status;
     Program {
         id: program.id.clone(),
         program: program.program.clone(),
