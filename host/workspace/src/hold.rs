@@ -33,10 +33,10 @@ impl Workspace {
     /// Whether there may be proposals: if not, no call has to look for those of its session.
     pub fn may_have_proposals(&self) -> bool {
         match self.existing_own() {
-            Ok(None) => false,
-            Ok(Some(own)) => !matches!(disk::look(&*own, PROPOSALS), Ok(None)),
             // Whoever looks for them gets the error.
-            Err(_) => true,
+            Ok(Some(own)) => !matches!(disk::look(&*own, PROPOSALS), Ok(None)),
+            // Without the key nothing can be changed, and what is on the disk can be read.
+            Ok(None) | Err(_) => false,
         }
     }
 
