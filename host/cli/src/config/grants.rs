@@ -435,8 +435,7 @@ mod tests {
             network,
             config,
         } = &full;
-        assert!(config.is_empty());
-        assert!(!arguments.is_empty() && !starts.is_empty());
+        assert!(config.is_empty() && !arguments.is_empty() && !starts.is_empty());
         assert!(
             *files > Files::None
                 && *scan
