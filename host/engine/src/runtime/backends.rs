@@ -470,6 +470,12 @@ impl Strings for building::Report {
 mod tests {
     use super::*;
 
+    fn changed<T: Strings + std::fmt::Debug>(report: T) -> String {
+        let mut answer: Result<Result<T, Error>, Error> = Ok(Ok(report));
+        answer.each(&mut |text| *text = "[KEY]".to_owned());
+        format!("{answer:?}")
+    }
+
     #[test]
     fn all_strings_of_a_report_are_changed() {
         let text = || "secret".to_owned();
@@ -522,11 +528,6 @@ mod tests {
             duration_ms: 1,
             raw: text(),
         };
-        fn changed<T: Strings + std::fmt::Debug>(report: T) -> String {
-            let mut answer: Result<Result<T, Error>, Error> = Ok(Ok(report));
-            answer.each(&mut |text| *text = "[KEY]".to_owned());
-            format!("{answer:?}")
-        }
         for all in [changed(linted), changed(tested), changed(built), changed(text())] {
             assert!(all.contains("[KEY]") && !all.contains("secret"), "{all}");
         }
