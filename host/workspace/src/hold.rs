@@ -33,7 +33,7 @@ impl Workspace {
     /// Whether there may be proposals: if not, no call has to look for those of its session.
     pub fn may_have_proposals(&self) -> bool {
         match self.existing_own() {
-            // Whoever looks for them gets the error.
+            // The call that looks for them gets the error.
             Ok(Some(own)) => !matches!(disk::look(&*own, PROPOSALS), Ok(None)),
             // Without the key nothing can be changed, and what is on the disk can be read.
             Ok(None) | Err(_) => false,
