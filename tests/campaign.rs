@@ -82,9 +82,7 @@ fn generated_components_do_no_harm() {
 #[ignore = "generated_components_do_no_harm runs it"]
 #[expect(clippy::print_stdout, reason = "prints the measured figures")]
 fn in_a_process_of_its_own() {
-    let cases = std::env::var("COFFERDAM_COMPONENTS").ok().and_then(|count| count.parse().ok());
-    let cases = cases.unwrap_or(CASES).min(ALL_CASES);
-    let campaign = Campaign::new();
+    let (cases, campaign) = (cases(), Campaign::new());
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let sizes = Mutex::new(Vec::new());
     let tally = Mutex::new(BTreeMap::<String, usize>::new());
@@ -147,6 +145,12 @@ fn in_a_process_of_its_own() {
     ] {
         assert!(count(kind) >= least * cases / ALL_CASES, "{kind}: {}", count(kind));
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "set by the user who runs the tests")]
+fn cases() -> usize {
+    let wanted = std::env::var("COFFERDAM_COMPONENTS").ok().and_then(|count| count.parse().ok());
+    wanted.unwrap_or(CASES).min(ALL_CASES)
 }
 
 /// The inputs that cases are generated from.

@@ -378,8 +378,8 @@ fn configured() -> Vec<u8> {
           (global.set $next (i32.add (global.get $next) (local.get 3)))
           (local.get $at)))
       (core instance $libc (instantiate $libc))
-      (core func $get' (canon lower (func $get) (memory $libc "memory")
-        (realloc (func $libc "realloc"))))
+      (core func $get' (canon lower (func $get) (memory (core memory $libc "memory"))
+        (realloc (core func $libc "realloc"))))
       (core module $m
         (import "libc" "memory" (memory 1))
         (import "config" "get" (func $get (param i32 i32 i32)))
@@ -407,9 +407,9 @@ fn configured() -> Vec<u8> {
         (with "libc" (instance $libc))
         (with "config" (instance (export "get" (func $get'))))))
       (func (export "echo") (result string)
-        (canon lift (core func $i "echo") (memory $libc "memory")))
+        (canon lift (core func $i "echo") (memory (core memory $libc "memory"))))
       (func (export "fail") (result (result (error string)))
-        (canon lift (core func $i "fail") (memory $libc "memory")))
+        (canon lift (core func $i "fail") (memory (core memory $libc "memory"))))
       (func (export "has") (result u32) (canon lift (core func $i "has")))
       (func (export "is-error") (result u32) (canon lift (core func $i "is-error"))))"#,
     )
