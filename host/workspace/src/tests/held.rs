@@ -98,6 +98,17 @@ fn lines(count: usize, changed: &[(usize, &str)]) -> String {
     (1..=count).map(line).collect()
 }
 
+fn without_times(tree: Tree) -> Vec<(String, String, u32)> {
+    tree.into_iter().map(|(name, (content, mode, _))| (name, content, mode)).collect()
+}
+
+fn assert_read_only(tree: &Overlay) {
+    let readonly = Some(rustix::io::Errno::ROFS.raw_os_error());
+    let written = tree.open_write("a", REPLACE, &Quota::unlimited());
+    assert_eq!(written.unwrap_err().raw_os_error(), readonly);
+    assert_eq!(tree.remove_file("a").unwrap_err().raw_os_error(), readonly);
+}
+
 #[test]
 fn later_calls_of_the_session_see_what_is_held() {
     let root = tempfile::tempdir().unwrap();
@@ -121,10 +132,7 @@ fn later_calls_of_the_session_see_what_is_held() {
     assert_eq!((text(&seen, "a"), text(&seen, "sub/b")), ("new a\n".into(), "new b\n".into()));
     assert_eq!(seen.read_link("link").unwrap(), "a");
     assert!(seen.stat("gone").is_err());
-    let readonly = Some(rustix::io::Errno::ROFS.raw_os_error());
-    let written = seen.open_write("a", REPLACE, &Quota::unlimited());
-    assert_eq!(written.unwrap_err().raw_os_error(), readonly);
-    assert_eq!(seen.remove_file("a").unwrap_err().raw_os_error(), readonly);
+    assert_read_only(&seen);
     assert!(other.held_tree(&session("t")).unwrap().is_none());
     // Nothing new, nothing more held.
     assert_eq!(hold(begin_in(&workspace, "s"), "s"), None);
@@ -164,10 +172,7 @@ fn later_calls_of_the_session_see_what_is_held() {
     assert!(Reviews::new(Arc::clone(&workspace)).list().unwrap().is_empty());
     assert_eq!(kept_files(&workspace), 0);
     History::new(Arc::clone(&workspace)).undo(begin(&workspace).0, None).unwrap();
-    let names = |tree: Tree| -> Vec<(String, String, u32)> {
-        tree.into_iter().map(|(name, (content, mode, _))| (name, content, mode)).collect()
-    };
-    assert_eq!(names(tree(root.path())), names(before));
+    assert_eq!(without_times(tree(root.path())), without_times(before));
 }
 
 #[test]
