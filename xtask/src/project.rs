@@ -65,7 +65,7 @@ impl Project {
         Ok(Self { root, target, profile: Profile::Release })
     }
 
-    /// The same project, built with little optimisation.
+    /// This project, built with little optimisation.
     #[must_use]
     pub fn quick(&self) -> Self {
         Self { profile: Profile::Quick, ..self.clone() }

@@ -47,7 +47,7 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
         other_roles: role.is_none(),
         role: Some(role.unwrap_or_else(|| Role::CODER.to_owned())),
         output_schemas: args.output_schemas,
-        agent: setup::run_options().agent,
+        agent: setup::agent_name(),
         hold: args.hold,
     };
     let server = Server::new(host, options, stopping)?;

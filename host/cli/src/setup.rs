@@ -261,8 +261,12 @@ pub fn config_under(
 
 /// The options of calls by this command, for the record: the client, and the agent that runs it.
 pub fn run_options() -> RunOptions {
-    let agent = env::var(AGENT_VARIABLE).ok().filter(|name| is_agent_name(name));
-    RunOptions { client_name: Some("cli".to_owned()), agent, ..RunOptions::default() }
+    RunOptions { client_name: Some("cli".to_owned()), agent: agent_name(), ..RunOptions::default() }
+}
+
+/// The agent that runs this command, by its name in the settings.
+pub fn agent_name() -> Option<String> {
+    env::var(AGENT_VARIABLE).ok().filter(|name| is_agent_name(name))
 }
 
 /// The installed plugins that the workspace's lock file names.

@@ -159,10 +159,7 @@ impl Store {
                     let directory = self.directory.join(FILES_DIRECTORY);
                     private::write(&directory, &path, &[text.as_bytes()])
                 }
-                None => match fs::remove_file(&path) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                    removed => removed,
-                },
+                None => remove(&path),
             };
             done.map_err(|source| StoreError::Io { path, source })?;
         }
@@ -181,12 +178,7 @@ impl Store {
     pub fn remove(&self, digest: &Digest) -> Result<(), StoreError> {
         self.put_beside(digest, &Beside::default())?;
         let path = self.path(digest);
-        match fs::remove_file(&path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(StoreError::Io { path, source })
-            }
-            _ => Ok(()),
-        }
+        remove(&path).map_err(|source| StoreError::Io { path, source })
     }
 
     /// Reads what the user has accepted.
@@ -270,5 +262,13 @@ impl Store {
             resolved.pinned.push(Pinned { name: name.clone(), path, locked: locked.clone() });
         }
         Ok(resolved)
+    }
+}
+
+/// Removes a file, if it exists.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }

@@ -301,7 +301,7 @@ fn escape(byte: u8) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
     use super::Side::{File, Link, Nothing};
     use super::*;
@@ -643,10 +643,10 @@ mod tests {
     }
 
     /// Reproducible pseudo-random numbers (xorshift).
-    struct Random(u64);
+    pub(crate) struct Random(pub(crate) u64);
 
     impl Random {
-        fn below(&mut self, bound: usize) -> usize {
+        pub(crate) fn below(&mut self, bound: usize) -> usize {
             self.0 ^= self.0 << 13;
             self.0 ^= self.0 >> 7;
             self.0 ^= self.0 << 17;

@@ -19,6 +19,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::path::Arg;
 
+use crate::error::is_gone;
+
 /// Flags with which `open` never waits and never follows links.
 const NO_WAIT: OFlags = NO_FOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
@@ -221,6 +223,14 @@ pub(crate) fn stat(root: impl AsFd, place: &str) -> io::Result<Stat> {
 /// Returns the metadata of `place`, without following a link; `None` if it does not exist.
 pub(crate) fn look(root: impl AsFd, place: &str) -> io::Result<Option<Stat>> {
     found(stat(root, place))
+}
+
+/// As [`look`]; also `None` if a directory on the way does not exist, or is no directory (any more).
+pub(crate) fn find(root: impl AsFd, place: &str) -> io::Result<Option<Stat>> {
+    match stat(root, place) {
+        Err(error) if is_gone(&error) => Ok(None),
+        stat => stat.map(Some),
+    }
 }
 
 fn found(stat: io::Result<Stat>) -> io::Result<Option<Stat>> {

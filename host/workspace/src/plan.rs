@@ -9,7 +9,7 @@ use rustix::fs::{FileType, OFlags, Stat};
 use crate::clock::now;
 use crate::commit::{Change, DirectoryTimes, Image, Kind, net, parents};
 use crate::disk;
-use crate::error::{CommitError, is_gone};
+use crate::error::CommitError;
 use crate::overlay::{Entry, Overlay};
 
 /// Returns the changes to make, in order, and the directories whose entries they change.
@@ -106,11 +106,7 @@ impl<'a> Plan<'a> {
     /// Returns what is at a place of the disk. Notes a conflict if the transaction saw something
     /// else there.
     fn look(&mut self, place: &str) -> io::Result<Option<Stat>> {
-        let stat = match disk::stat(self.overlay.disk(), place) {
-            Ok(stat) => Some(stat),
-            Err(error) if is_gone(&error) => None,
-            Err(error) => return Err(error),
-        };
+        let stat = disk::find(self.overlay.disk(), place)?;
         let holds = match (self.overlay.seen(place), &stat) {
             (Some(None), None) => true,
             (Some(Some(seen)), Some(stat)) => seen.holds(stat, || {

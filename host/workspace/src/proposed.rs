@@ -14,14 +14,13 @@ use crate::commit::{Image, Kind};
 use crate::content::Content;
 use crate::diff::{self, Hunk, Side, lines};
 use crate::disk::{self, Spot};
-use crate::error::is_gone;
 use crate::merge::{Pick, merge, splice};
 
 /// The largest size of the old and new files of one proposal, in bytes.
 pub(crate) const MAX_PROPOSAL_BYTES: u64 = 64 << 20;
 
-/// The length of a hunk's id, in hexadecimal digits.
-const ID_DIGITS: usize = 32;
+/// How much of a digest identifies hunks and views, in bytes.
+const ID_BYTES: usize = 16;
 
 /// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,10 +60,7 @@ impl State {
 
     /// Reads what is at a path of the workspace.
     pub(crate) fn on_disk(root: &OwnedFd, path: &str) -> io::Result<Self> {
-        let stat = match disk::stat(root, path) {
-            Err(error) if is_gone(&error) => return Ok(Self::Nothing),
-            stat => stat?,
-        };
+        let Some(stat) = disk::find(root, path)? else { return Ok(Self::Nothing) };
         let mode = stat.st_mode & 0o7777;
         Ok(match Kind::from(disk::file_type(&stat)) {
             Kind::Directory => Self::Directory(mode),
@@ -261,8 +257,7 @@ impl FileReview {
         if kind == HunkKind::Whole {
             digest.update(format!("{:?}{:?}", self.old, self.new));
         }
-        let hex: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        HunkReview { id: hex[..ID_DIGITS].to_owned(), text, kind }
+        HunkReview { id: short(digest), text, kind }
     }
 
     /// Returns a patch of some of its hunks, which `git apply` takes.
@@ -365,6 +360,11 @@ impl FileReview {
             Err("its unchanged and removed lines are not those of the file".to_owned())
         }
     }
+}
+
+/// The beginning of a digest, in hexadecimal digits.
+pub(crate) fn short(digest: Sha256) -> String {
+    digest.finalize()[..ID_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A hunk whose first line in the new file is moved by `shift` lines.

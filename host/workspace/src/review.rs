@@ -17,7 +17,7 @@ use crate::merge::Pick;
 use crate::overlay::{ExecutedFile, Opening, Overlay};
 use crate::path::above;
 use crate::proposals::{ImageWriter, Proposals, Source};
-use crate::proposed::{Rebased, State, rebase};
+use crate::proposed::{Rebased, State, rebase, short};
 use crate::quota::Quota;
 use crate::transaction::{Purpose, Transaction};
 use crate::workspace::Workspace;
@@ -256,9 +256,7 @@ impl Reviews {
         }
         let mut digest = Sha256::new();
         files.iter().flat_map(|file| &file.hunks).for_each(|hunk| digest.update(&hunk.id));
-        let digest = digest.finalize();
-        let digest: String = digest[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        let view = format!("{}.{digest}", held.revision);
+        let view = format!("{}.{}", held.revision, short(digest));
         Ok(Review { proposal: ListedProposal::new(commit, held), view, files })
     }
 

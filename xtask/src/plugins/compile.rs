@@ -96,25 +96,20 @@ fn command_line(command: &Command) -> String {
 /// those of the project that it inherits from.
 fn profile_arguments(workspace_manifest: &str, name: &str) -> Result<Vec<String>> {
     let manifest: toml::Table = workspace_manifest.parse()?;
-    let profile_named = |name: &str| manifest.get("profile")?.get(name)?.as_table();
-    let mut profile = profile_named(name)
+    let profile = manifest
+        .get("profile")
+        .and_then(|profiles| profiles.get(name))
+        .and_then(toml::Value::as_table)
         .with_context(|| format!("the workspace's Cargo.toml has no [profile.{name}]"))?;
-    let mut name = name;
-    let mut arguments = Vec::new();
-    loop {
-        for (key, value) in profile {
-            arguments.push("--config".to_owned());
-            arguments.push(format!("profile.{name}.{key}={value}"));
-        }
-        // Cargo itself has `release`, on which all others are based.
-        let parent = profile.get("inherits").and_then(toml::Value::as_str);
-        let Some(parent) = parent.filter(|parent| *parent != "release") else {
-            return Ok(arguments);
-        };
-        profile = profile_named(parent)
-            .with_context(|| format!("the workspace's Cargo.toml has no [profile.{parent}]"))?;
-        name = parent;
-    }
+    let settings = profile.iter().map(|(key, value)| format!("profile.{name}.{key}={value}"));
+    let own = settings.flat_map(|setting| ["--config".to_owned(), setting]);
+    // Cargo itself has `release`, on which all others are based.
+    let parent = profile.get("inherits").and_then(toml::Value::as_str);
+    let inherited = match parent.filter(|parent| *parent != "release") {
+        Some(parent) => profile_arguments(workspace_manifest, parent)?,
+        None => Vec::new(),
+    };
+    Ok(own.chain(inherited).collect())
 }
 
 #[cfg(test)]

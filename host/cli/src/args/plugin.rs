@@ -111,8 +111,8 @@ Examples:
     /// Get the newest of what is installed, and show what is different
     ///
     /// From a registry, where the tag is a semantic version: the highest version in the range that
-    /// cofferdam.lock has. What asks for more than was accepted, has another signer or lost its signature is refused
-    /// until you say otherwise.
+    /// cofferdam.lock has. What asks for more than was accepted, has another signer or lost its
+    /// signature is refused until you say otherwise.
     #[command(after_help = "\
 Examples:
   cofferdam plugin update --dry-run --format text

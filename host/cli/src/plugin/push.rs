@@ -41,20 +41,24 @@ pub fn execute(file: &Path, reference: &str, output: &Output) -> Result<u8, CliE
         license: manifest.license.as_deref(),
         imports: &imports,
     };
-    let runtime = setup::current_thread_runtime()?;
-    let digest = runtime
-        .block_on(setup::distribution()?.push(&reference, &artifact))
-        .map_err(InstallError::from)?;
-    let fixed = Reference { version: Version::Digest(digest), ..reference.clone() };
+    let by_digest = publish(&reference, &artifact)?;
     output.document(&json!({
         "plugin": manifest.name,
         "version": manifest.version,
         "reference": reference.to_string(),
-        "by_digest": fixed.to_string(),
+        "by_digest": by_digest,
         "digest": Digest::of(&bytes),
         "has_signature": signature.is_some(),
     }))?;
     Ok(exit::OK)
+}
+
+/// Publishes an artifact; returns the reference to it by its digest.
+fn publish(reference: &Reference, artifact: &Artifact<'_>) -> Result<String, CliError> {
+    let runtime = setup::current_thread_runtime()?;
+    let pushed = runtime.block_on(setup::distribution()?.push(reference, artifact));
+    let version = Version::Digest(pushed.map_err(InstallError::from)?);
+    Ok(Reference { version, ..reference.clone() }.to_string())
 }
 
 /// The signature in the file beside a file, if there is one.
@@ -86,13 +90,10 @@ fn push_list(
         license: None,
         imports: &[],
     };
-    let runtime = setup::current_thread_runtime()?;
-    let digest = runtime
-        .block_on(setup::distribution()?.push(reference, &artifact))
-        .map_err(InstallError::from)?;
+    let by_digest = publish(reference, &artifact)?;
     output.document(&json!({
         "reference": reference.to_string(),
-        "by_digest": Reference { version: Version::Digest(digest), ..reference.clone() }.to_string(),
+        "by_digest": by_digest,
         "revoked": list.revoked.len(),
     }))?;
     Ok(exit::OK)

@@ -308,9 +308,10 @@ impl Program {
         }
     }
 
-    /// Returns at most `max` bytes of output from `offset` on, with the offset of the first: a later one
-    /// if older output was dropped, and the state at the same moment. Waits until there are any, and a moment for what belongs to them, or
-    /// until the program has ended, as long as `wait` says so; it is asked at least every `interval`.
+    /// Returns the offset of the first byte, at most `max` bytes of output from there on, and the state
+    /// at that moment. The offset is `offset`, or a later one if older output was dropped. Waits until
+    /// there is output, and a moment for what belongs to it, or until the program has ended, as long as
+    /// `wait` says so; it is asked at least every `interval`.
     pub(crate) fn read(
         &self,
         offset: u64,

@@ -1,4 +1,4 @@
-//! What users decide: answers to questions about calls, and reviews of held changes.
+//! The decisions of users: about calls that they are asked about, and about held changes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ const MAX_SHOWN_BYTES: usize = 4 << 10;
 pub struct DecisionRecord {
     /// `yes`, `yes, for this session`, `no`, `accepted` or `rejected`.
     pub answer: String,
-    /// Who decided: `user of CLIENT` if a client has asked, `cli` for the command.
+    /// Who decided: `the user of CLIENT` if a client has asked, `cli` for the command.
     pub approver: String,
     /// What the user said about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,14 +7,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use super::state::Entry;
 use super::tree::{Overlay, Staging};
 use crate::commit::{Commit, Image, Kind, Net, net};
 use crate::copying::copy_file;
 use crate::disk::{self, Spot};
-use crate::error::is_gone;
 use crate::quota::Quota;
 
 impl Overlay {
@@ -62,7 +61,7 @@ impl Overlay {
                     continue;
                 }
             };
-            self.observe(path, self.on_disk(path)?.as_ref())?;
+            self.observe(path, disk::find(&*self.disk, path)?.as_ref())?;
             let entry = match image {
                 None => Entry::Gone,
                 Some(image) => {
@@ -77,13 +76,6 @@ impl Overlay {
         Ok(left_out)
     }
 
-    fn on_disk(&self, path: &str) -> io::Result<Option<Stat>> {
-        match disk::stat(&*self.disk, path) {
-            Err(error) if is_gone(&error) => Ok(None),
-            stat => stat.map(Some),
-        }
-    }
-
     /// Returns what a session sees of a change that is held.
     fn shown<'a>(
         &self,
@@ -92,7 +84,7 @@ impl Overlay {
         after: Option<&'a Image>,
         net: &Net<'_>,
     ) -> io::Result<Shown<'a>> {
-        let on_disk = self.on_disk(path)?;
+        let on_disk = disk::find(&*self.disk, path)?;
         let is_directory = on_disk.as_ref().map(disk::file_type) == Some(FileType::Directory);
         Ok(match after {
             None if on_disk.is_none() => Shown::Done,

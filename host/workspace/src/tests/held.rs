@@ -2,6 +2,7 @@
 //! hunk.
 
 use super::*;
+use crate::diff::tests::Random;
 use crate::disk;
 use crate::proposals::Proposals;
 
@@ -639,7 +640,13 @@ fn accepted_hunks_leave_what_git_apply_leaves() {
         let mut random = Random(u64::try_from(seed).unwrap().wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let [root, peer] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let files: Vec<(String, String, u32)> = (0..3)
-            .map(|number| (format!("d {number}/f\u{e9}{number}"), random.text(), random.mode()))
+            .map(|number| {
+                (
+                    format!("d {number}/f\u{e9}{number}"),
+                    any_text(&mut random),
+                    any_mode(&mut random),
+                )
+            })
             .collect();
         for place in [root.path(), peer.path()] {
             for (name, content, mode) in &files {
@@ -655,14 +662,14 @@ fn accepted_hunks_leave_what_git_apply_leaves() {
         for (name, content, mode) in &files {
             match random.below(8) {
                 0 => tree_of.remove_file(name).unwrap(),
-                1 => write(tree_of, name, &random.text()),
-                _ => write(tree_of, name, &random.edited(content)),
+                1 => write(tree_of, name, &any_text(&mut random)),
+                _ => write(tree_of, name, &edited(&mut random, content)),
             }
             if tree_of.stat(name).is_ok() && random.below(4) == 0 {
                 tree_of.set_executable(name, mode & 0o100 == 0, &Quota::unlimited()).unwrap();
             }
         }
-        write(tree_of, "created", &random.text());
+        write(tree_of, "created", &any_text(&mut random));
         if hold(transaction, "s").is_none() {
             continue;
         }
@@ -711,45 +718,33 @@ fn apply(root: &Path, patch: &[u8], seed: usize) {
     assert!(output.status.success(), "seed {seed}: {said}\n{}", String::from_utf8_lossy(patch));
 }
 
-/// Reproducible pseudo-random numbers (xorshift).
-struct Random(u64);
+fn any_mode(random: &mut Random) -> u32 {
+    if random.below(3) == 0 { 0o755 } else { 0o644 }
+}
 
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % bound as u64).unwrap()
+/// Few different lines, so that a hunk fits in several places.
+fn any_line(random: &mut Random) -> String {
+    let end = if random.below(9) == 0 { "\r\n" } else { "\n" };
+    format!("{}{end}", ["a", "b", "", " x", "-- a/f", "@@ -1 +1 @@"][random.below(6)])
+}
+
+fn any_text(random: &mut Random) -> String {
+    let mut text: String = (0..1 + random.below(60)).map(|_| any_line(random)).collect();
+    if random.below(4) == 0 {
+        text.pop();
     }
+    text
+}
 
-    fn mode(&mut self) -> u32 {
-        if self.below(3) == 0 { 0o755 } else { 0o644 }
-    }
-
-    /// Few different lines, so that a hunk fits in several places.
-    fn line(&mut self) -> String {
-        let end = if self.below(9) == 0 { "\r\n" } else { "\n" };
-        format!("{}{end}", ["a", "b", "", " x", "-- a/f", "@@ -1 +1 @@"][self.below(6)])
-    }
-
-    fn text(&mut self) -> String {
-        let mut text: String = (0..1 + self.below(60)).map(|_| self.line()).collect();
-        if self.below(4) == 0 {
-            text.pop();
+fn edited(random: &mut Random, text: &str) -> String {
+    let mut edited = String::new();
+    for line in text.split_inclusive('\n') {
+        match random.below(16) {
+            0 => {}
+            1 => edited.push_str(&any_line(random)),
+            2 => edited.push_str(&(any_line(random) + line)),
+            _ => edited.push_str(line),
         }
-        text
     }
-
-    fn edited(&mut self, text: &str) -> String {
-        let mut edited = String::new();
-        for line in text.split_inclusive('\n') {
-            match self.below(16) {
-                0 => {}
-                1 => edited.push_str(&self.line()),
-                2 => edited.push_str(&(self.line() + line)),
-                _ => edited.push_str(line),
-            }
-        }
-        edited
-    }
+    edited
 }
