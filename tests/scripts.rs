@@ -151,9 +151,9 @@ fn a_script_has_the_rights_of_its_call_and_no_more() {
     let said = failed(&place, &[], "python.run_python(code='1')", 1);
     assert!(said.contains("name 'python' is not defined"), "{said}");
     // Without the grant, no tool is called; with fewer files, none changes them.
-    configure(&place, "[grants.python]\nfiles = 'write'\n");
+    configure(&place, "[grants.python]\nfiles = 'write'\nbackends = ['checker']\n");
     assert!(failed(&place, &[], "1", 3).contains("tools = true"));
-    configure(&place, "[grants.python]\nfiles = 'read'\ntools = true\n");
+    configure(&place, "[grants.python]\nfiles = 'read'\ntools = true\nbackends = ['checker']\n");
     assert!(failed(&place, &[], "1", 3).contains("files = \\\"write\\\""));
     assert_eq!(place.read("out"), "o\n");
 }
@@ -347,46 +347,317 @@ fn files(place: &Place) -> BTreeMap<String, String> {
         .collect()
 }
 
-#[test]
-fn generated_scripts_that_end_badly_change_nothing() {
-    let place = Place::new();
-    (0..4).for_each(|n| place.write(&format!("f{n}"), format!("{n}\n")));
-    configure(&place, "[limits]\nnested-calls = 60\n");
-    let before = files(&place);
-    let mut state = 25_u64;
-    let mut next = |most: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % most
-    };
-    let endings = [
-        "1 / 0",
-        "while True: files.read_file(path='f3')",
-        "while True: pass",
-        "while True: print('x' * 9999)",
-        "raise ToolError('no')",
-        "len",
-        "x = []\nfor _ in range(99999): x = [x]\nx",
-    ];
-    for round in 0..40 {
+/// Numbers that are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = next.wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+
+    fn one_of<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[usize::try_from(self.below(all.len() as u64)).unwrap()]
+    }
+
+    /// The beginning of a script, which changes files.
+    fn changes(&mut self, round: usize) -> String {
         let mut code = String::new();
-        for _ in 0..=next(12) {
-            let (one, other) = (next(4), next(4));
-            let line = match next(4) {
+        for _ in 0..=self.below(12) {
+            let (one, other) = (self.below(4), self.below(4));
+            let line = match self.below(4) {
                 0 => format!("files.write_file(path='f{one}', content='{round}')"),
                 1 => format!("files.delete_path(path='f{one}')"),
                 2 => format!("files.move_path(path='f{one}', to='f{other}')"),
-                _ => format!("files.copy_path(path='f{one}', to='n{other}')"),
+                _ => format!("files.write_file(path='n{other}/x', content='{round}')"),
             };
             code += &format!("try:\n    {line}\nexcept ToolError:\n    pass\n");
         }
-        code += endings[usize::try_from(next(7)).unwrap()];
-        let ended = script(&place, &["--call-ms", "1000", "--memory-mb", "64"], &code);
-        assert!(![0, 2, 5].contains(&ended.status), "{code}: {ended:?}");
-        assert_eq!(files(&place), before, "{code}");
+        code
+    }
+}
+
+/// The variable with another number of generated scripts: `COFFERDAM_SCRIPTS=1000`.
+const SCRIPTS_VARIABLE: &str = "COFFERDAM_SCRIPTS";
+
+/// How many scripts are generated in each run of the tests.
+const SCRIPTS: usize = 60;
+
+/// Scripts that go on until something ends them.
+const ENDLESS: &str =
+    "n = 0\nwhile True:\n    n += 1\n    files.write_file(path='f0', content=str(n))\n";
+
+/// The ways in which a generated script ends.
+const ENDINGS: [&[&str]; 4] = [
+    // An uncaught error.
+    &["1 / 0", "raise ToolError('no')", "len", "files.read_file(path='missing')"],
+    // A limit.
+    &[
+        "while True: files.glob(pattern='*')",
+        "while True: pass",
+        "while True: print('x' * 9999)",
+        "x = []\nwhile True: x.append('x' * 100000)",
+    ],
+    // A trap, or what the interpreter makes of it.
+    &["x = []\nfor _ in range(99999): x = [x]\nx", "def f(): return [f()]\nf()"],
+    // A rejection: nobody can be asked.
+    &["files.copy_path(path='kept', to='copied')"],
+];
+
+/// Scripts over HTTP that end by errors, limits, traps and rejections, requests that are cancelled, and
+/// commands that are killed.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the number of scripts")]
+fn generated_scripts_that_end_badly_change_nothing() {
+    let count = std::env::var(SCRIPTS_VARIABLE).map_or(SCRIPTS, |count| count.parse().unwrap());
+    let place = Place::new();
+    (0..4).for_each(|n| place.write(&format!("f{n}"), format!("{n}\n")));
+    place.write("kept", "kept\n");
+    configure(
+        &place,
+        "ask = ['files.copy_path']\n[limits]\nnested-calls = 60\ncall-ms = 1000\nmemory-mb = 96\n",
+    );
+    let before = files(&place);
+    let mut command = place.command(SERVE);
+    let server = Server::started(command.args(["--tools", "scripts", "--role", "main"]));
+    let mut random = Random(25);
+    for round in 0..count {
+        let changes = random.changes(round);
+        let request = |code: &str| {
+            let params = json!({"name": "run_python", "arguments": {"code": code}});
+            Request::post("/mcp", "tools/call", &params)
+        };
+        match round % 6 {
+            4 => {
+                let pause = Duration::from_millis(random.below(60));
+                let connection = server.try_send(&request(&format!("{changes}{ENDLESS}")));
+                std::thread::sleep(pause);
+                drop(connection);
+            }
+            5 => {
+                let file = place.home_file("endless.py");
+                fs::write(&file, format!("{changes}{ENDLESS}")).unwrap();
+                let mut child = place.command(&["script", file.to_str().unwrap()]).spawn().unwrap();
+                std::thread::sleep(Duration::from_millis(random.below(120)));
+                kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+                child.wait().unwrap();
+            }
+            kind => {
+                let code = format!("{changes}{}", random.one_of(ENDINGS[kind]));
+                let (status, _, body) = server.ask(&request(&code));
+                // A client that can't ask its user gets an error of the protocol.
+                let is_refused = status == 400 && body.contains("needs the yes of a person");
+                let is_failed = status == 200 && body.contains("\"isError\":true");
+                assert!(is_failed || is_refused, "{code}: {status} {body}");
+            }
+        }
+        assert_eq!(files(&place), before, "round {round}: {changes}");
     }
     assert_eq!(records(&place, &["--commits"]).len(), 0);
-    assert_eq!(value(&place, "1"), json!(1));
+    // No lock stays, and no worker is lost: more calls than there are cores run side by side.
+    let code =
+        "files.write_file(path=f'done{k}', content=files.read_file(path='kept')['content'])\nk";
+    std::thread::scope(|scope| {
+        let call = |k: usize| {
+            let params =
+                json!({"name": "run_python", "arguments": {"code": code, "inputs": {"k": k}}});
+            post(&server, "tools/call", &params)["result"]["structuredContent"]["value"].clone()
+        };
+        let calls: Vec<_> = (0..32).map(|k| scope.spawn(move || (k, call(k)))).collect();
+        for call in calls {
+            let (k, value) = call.join().unwrap();
+            assert_eq!(value, json!(k));
+        }
+    });
+    assert!((0..32).all(|k| place.read(&format!("done{k}")) == "kept\n"));
+}
+
+#[test]
+fn wrong_use_of_values_is_refused_before_anything_runs() {
+    let place = Place::new();
+    place.write("a", "one\n");
+    let write = "files.write_file(path='b', content='b')\n";
+    for (code, wanted) in [
+        (
+            "x = files.read_file(path='a')\nx['contents']",
+            "line 3, column 3: a result of files.read_file has no key 'contents'; did you mean 'content'?",
+        ),
+        (
+            "x = files.read_file(path='a')\nx.content",
+            "files.read_file is a dict: write [\\\"content\\\"]",
+        ),
+        (
+            "n = len('a')\nfiles.read_file(path=n)",
+            "line 3, column 22: files.read_file: path is str, and not int",
+        ),
+        ("mode = 'wrong'\ngrep.grep(pattern='x', output_mode=mode)", "grep.grep: output_mode is"),
+        (
+            "for p in ['a']:\n    text = files.read_file(path=p)['contnet']",
+            "did you mean 'content'?",
+        ),
+        ("def f(path):\n    return files.read_file(path=path)['n']", "it has content"),
+        ("files.read_file(path='a')['content'] + 1", "`+` is not supported"),
+    ] {
+        let said = failed(&place, &[], &format!("{write}{code}"), 1);
+        assert!(said.contains("ScriptRefused") && said.contains("Nothing was run"), "{said}");
+        assert!(said.contains(wanted), "{code}: {said}");
+        assert!(!place.workspace().join("b").exists());
+    }
+    let said =
+        failed(&place, &[], "async def f(): pass\nx = files.read_file(path='a')['content']", 1);
+    assert!(said.contains("line 2") && said.contains("not awaited"), "{said}");
+    // Without the check, the script runs until it fails.
+    let args = json!({"code": "x = files.read_file(path='a')\nx['contents']", "check": "no"});
+    let ended = place.run(&["call", "python.run_python", &args.to_string()]);
+    assert!(ended.stdout.contains("KeyError"), "{ended:?}");
+}
+
+#[test]
+fn what_may_be_right_runs() {
+    let place = Place::new();
+    place.write("a", "one\n");
+    for (code, wanted) in [
+        ("r = files.read_file(path='a')\nr['mine'] = 1\nr['mine']", json!(1)),
+        (
+            "try:\n    files.read_file(path='b')\nexcept Exception as e:\n    c = e.code\nc",
+            json!("FileNotFoundError"),
+        ),
+        ("import re\nre.search('n', files.read_file(path='a')['content']).group(0)", json!("n")),
+        ("path = None or 'a'\nlen(files.read_file(path=path)['content'])", json!(4)),
+        ("d = {'p': 'a', 'n': 1}\nfiles.read_file(path=d['p'])['size']", json!(4)),
+        ("files.read_file(path='a', limit=4 / 2)['content']", json!("one\n")),
+        (
+            "def f(mode):\n    return grep.grep(pattern='one', output_mode=mode)\nf('count') != {}",
+            json!(true),
+        ),
+        ("files = files.glob(pattern='*')['files']\nfiles", json!(["a"])),
+        (
+            "import asyncio\nasync def one(p):\n    return (await files.read_file(path=p))['content']\n             (await asyncio.gather(one('a'), one('a')))[1]",
+            json!("one\n"),
+        ),
+    ] {
+        assert_eq!(value(&place, code), wanted, "{code}");
+    }
+}
+
+/// Answers for a model are short; what a script reads and writes back is whole.
+#[test]
+fn large_files_and_long_lists_are_whole() {
+    let place = Place::new();
+    let text: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
+    place.write("large", &text);
+    (0..1_500)
+        .for_each(|n| place.write(&format!("directory/a-file-with-a-long-name-{n}"), "needle\n"));
+    let code = "text = files.read_file(path='large')['content']\n\
+                files.write_file(path='large', content=text.replace('line', 'LINE'))\n\
+                [len(grep.grep(pattern='needle')['files']), len(text)]";
+    assert_eq!(value(&place, code), json!([1_500, text.len()]));
+    assert_eq!(place.read("large"), text.replace("line", "LINE"));
+    let ended = script(&place, &[], "len(files.glob(pattern='directory/*')['files']) < 1500");
+    let output = ended.json();
+    if output["value"] == true {
+        assert!(output["note"].as_str().unwrap().contains("files.glob returned only a part"));
+    }
+}
+
+#[test]
+fn without_the_type_checker_scripts_run_and_say_so() {
+    let place = Place::new();
+    place.write("a", "a\n");
+    configure(&place, "[grants.ty]\nfiles = 'read'\n");
+    let ended = script(&place, &[], "files.read_file(path='a')['content']");
+    let note = ended.json()["note"].as_str().unwrap_or_default().to_owned();
+    assert!(ended.status == 0 && note.contains("types were not checked"), "{ended:?}");
+    // Names and keywords are checked nevertheless.
+    let said = failed(&place, &[], "files.read_file(pth='a')", 1);
+    assert!(said.contains("did you mean path?"), "{said}");
+}
+
+#[test]
+fn common_mistakes_lead_to_errors_that_say_what_to_do() {
+    let place = Place::new();
+    place.write("a", "one\n");
+    for (code, wanted) in [
+        // A missing return.
+        (
+            "def text(p):\n    files.read_file(path=p)['content']\nlines = text('a').splitlines()",
+            &["line 3", "NoneType"][..],
+        ),
+        ("x = 1\nx.append(2)", &["line 2", "append"]),
+        // A forgotten await.
+        (
+            "import asyncio\nfound = await files.glob(pattern='*')\nfiles.read_file(path='a')\n1",
+            &["files.read_file was called without `await`"],
+        ),
+        // A wrong keyword, and no keyword.
+        (
+            "files.read_file(file='a')",
+            &["line 1, column 17", "files.read_file has no keyword 'file'"],
+        ),
+        ("files.read_file('a')", &["keywords only: files.read_file("]),
+        ("read_file(path='a')", &["did you mean files.read_file?"]),
+        ("import files", &["Tools are not imported"]),
+        ("open('a').read()", &["calls tools, such as files.read_file(path=...)"]),
+    ] {
+        let said = failed(&place, &[], code, 1);
+        for words in wanted {
+            assert!(said.contains(words), "{code}: {said}");
+        }
+        assert!(said.contains("Nothing was"), "{said}");
+    }
+}
+
+/// What docs/safety.md keeps from tools is kept from the tools of a script as well.
+#[test]
+fn hostile_scripts_reach_nothing() {
+    let place = Place::new();
+    place.write("a", "a\n");
+    let outside = place.home_file("outside");
+    fs::write(&outside, "outside\n").unwrap();
+    std::os::unix::fs::symlink(&outside, place.workspace().join("link")).unwrap();
+    let attempt = |call: &str| {
+        format!("try:\n    {call}\n    r = 'done'\nexcept ToolError as e:\n    r = e.code\nr")
+    };
+    let outside = outside.to_str().unwrap();
+    for call in [
+        format!("files.read_file(path={outside:?})"),
+        format!("files.write_file(path={outside:?}, content='x')"),
+        "files.read_file(path='../home/outside')".to_owned(),
+        "files.read_file(path='link')".to_owned(),
+        "files.write_file(path='link', content='x')".to_owned(),
+        "files.write_file(path='.cofferdam/journal.jsonl', content='')".to_owned(),
+        "files.delete_path(path='.cofferdam', recursive=True)".to_owned(),
+        "files.read_file(path='/proc/self/environ')".to_owned(),
+        "files.write_file(path='a\\0b', content='x')".to_owned(),
+        "files.move_path(path='a', to='/tmp/a')".to_owned(),
+        "shell.run_command(command='id')".to_owned(),
+    ] {
+        assert_ne!(value(&place, &attempt(&call)), json!("done"), "{call}");
+    }
+    assert_eq!(fs::read_to_string(outside).unwrap(), "outside\n");
+    assert_eq!(place.read("a"), "a\n");
+    for code in [
+        "import os\nos.environ['HOME']",
+        "__import__('os').listdir('/')",
+        "().__class__.__base__.__subclasses__()",
+        "exec('1')",
+        "int('9' * 10**6)",
+        "1 << 10**9",
+        "[0] * 10**12",
+        "10 ** 10 ** 8",
+        "list(range(10**9))",
+        "import itertools\nlist(itertools.repeat(1))",
+        "import re\nre.match('(a+)+$', 'a' * 40 + 'b')\nwhile True: pass",
+        "x = {}\nx['x'] = x\nfiles.write_file(path='b', content=x)",
+        "files.write_file(path='b', content='x' * 10**8)",
+    ] {
+        let begun = Instant::now();
+        let ended = script(&place, &["--call-ms", "1500", "--memory-mb", "96"], code);
+        assert!(![0, 5].contains(&ended.status), "{code}: {ended:?}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{code}");
+    }
+    assert_eq!(files(&place).len(), 1);
 }
 
 /// Answers for a model are short; what a script reads and writes back is whole.

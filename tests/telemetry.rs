@@ -193,6 +193,41 @@ fn calls_of_clients_are_spans() {
     collector.figures(has_figures_of_all_calls);
 }
 
+/// The calls of a script are below its span, in the same trace.
+#[test]
+fn calls_of_a_script_are_below_its_span() {
+    let place = Place::new();
+    place.write("a.txt", "one\n");
+    let collector = Collector::new();
+    let server = Server::started(
+        collector.of(place.command(SERVE).args(["--tools", "scripts", "--role", "main"])),
+    );
+    let code = "files.read_file(path='a.txt')\nfiles.read_file(path='a.txt')\n1";
+    let request = || call("/mcp", "run_python", &json!({"code": code}));
+    for (request, trace, parent) in [
+        (request(), None, ""),
+        (request().with("traceparent", PARENT), Some(TRACE), "00f067aa0ba902b7"),
+    ] {
+        assert_eq!(server.ask(&request).0, 200);
+        let mut spans = Vec::new();
+        while spans.len() < 3 {
+            spans.extend(collector.spans());
+        }
+        let script = spans.iter().find(|span| span["name"] == "tools/call python.run_python");
+        let script = script.unwrap().clone();
+        assert_eq!(script["parentSpanId"], parent);
+        assert!(trace.is_none_or(|trace| script["traceId"] == trace), "{script}");
+        let nested: Vec<_> =
+            spans.iter().filter(|span| span["name"] == "execute_tool files.read_file").collect();
+        assert_eq!(nested.len(), 2, "{spans:?}");
+        for span in nested {
+            assert_eq!(span["traceId"], script["traceId"]);
+            assert_eq!(span["parentSpanId"], script["spanId"]);
+            assert_eq!(attribute(span, "mcp.method.name"), "");
+        }
+    }
+}
+
 /// Whether the metrics count all calls of the test, none of which is running or waiting.
 fn has_figures_of_all_calls(figures: &[Value]) -> bool {
     let named = |name: &str| figures.iter().find(|figure| figure["name"] == name);

@@ -25,6 +25,8 @@ const FILES: &[Bindings] = &[
     Bindings { module: "backend/linter_bindings", world: "linter-backend", shared: &["linting"] },
     Bindings { module: "backend/test_bindings", world: "test-backend", shared: &["testing"] },
     Bindings { module: "backend/build_bindings", world: "build-backend", shared: &["building"] },
+    Bindings { module: "backend/checker_bindings", world: "checker-backend", shared: &["linting"] },
+    Bindings { module: "initialized_bindings", world: "initialized", shared: &[] },
 ];
 
 /// Interfaces of the host that backends import.

@@ -14,7 +14,7 @@ use crate::apply_patch::Workspace;
 use crate::mcp::{self, Client};
 use crate::process::{announce, native, output};
 use crate::project::{self, Project, read_text};
-use crate::tree;
+use crate::{script_tasks, tree};
 
 /// The package and its tests; the pinned version is in `tests/programs/package.txt`.
 const PACKAGE: &str = "petl";
@@ -86,7 +86,8 @@ pub fn run(project: &Project, before: Option<&Path>, check: bool) -> Result<()> 
         let path = project.root.join(PAGE);
         let text = read_text(&path).unwrap_or_default();
         let first = text.find(NEXT_PART).map_or(&*text, |at| &text[..at]);
-        project::write(&path, format!("{first}{NEXT_PART}{HEAD}{table}"))?;
+        let rest = text.find(script_tasks::PART).map_or("", |at| &text[at..]);
+        project::write(&path, format!("{first}{NEXT_PART}{HEAD}{table}{rest}"))?;
     }
     ensure!(
         after * 100 <= old * MAX_PERCENT,

@@ -36,6 +36,7 @@ mod process;
 mod programs;
 mod project;
 mod reference;
+mod script_tasks;
 mod smith;
 mod stamp;
 mod tasks;
@@ -124,6 +125,13 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Does twelve tasks in a real package by calls and by scripts, and counts the tokens; writes
+    /// docs/answers.md
+    ScriptTasks {
+        /// Writes nothing
+        #[arg(long)]
+        check: bool,
+    },
     /// Builds, then runs the benchmarks
     Bench {
         /// Only these parts of the table, such as `call` or `grep`
@@ -172,6 +180,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             answer_sizes::run(&project, directory.as_deref(), *check)
         }
         Command::BugHunt { before, check } => bug_hunt::run(&project, before.as_deref(), *check),
+        Command::ScriptTasks { check } => script_tasks::run(&project, *check),
         Command::Build => tasks::build(&project),
         Command::Demo => tasks::demo(&project),
         Command::Test { release, filter, arguments } => {

@@ -1,4 +1,4 @@
-//! `cofferdam backend`: lists the linters, test runners and builders, and compares two linters.
+//! `cofferdam backend`: lists the linters, test runners, builders and checkers, and compares two linters.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -12,9 +12,6 @@ use cofferdam_core::policy::BackendKind;
 use cofferdam_engine::host::Host;
 use cofferdam_engine::runtime::BackendError;
 use cofferdam_engine::runtime::linting::{Finding, Report, Request};
-
-const KINDS: [BackendKind; 3] =
-    [BackendKind::Linter, BackendKind::TestRunner, BackendKind::Builder];
 
 pub fn execute(global: &Global, command: &BackendCommand, output: &Output) -> Result<u8, CliError> {
     let (host, runtime) = setup::host(global, None)?;
@@ -30,7 +27,7 @@ pub fn execute(global: &Global, command: &BackendCommand, output: &Output) -> Re
 fn list(host: &Host, output: &Output) -> Result<u8, CliError> {
     let mut backends = Vec::new();
     let mut text = String::new();
-    for kind in KINDS {
+    for kind in BackendKind::ALL {
         for entry in host.backends(kind) {
             let backend = entry.backend();
             let version = host.backend_version(kind, &backend.name);

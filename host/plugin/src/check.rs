@@ -27,6 +27,7 @@ pub fn backend_interface(kind: BackendKind) -> &'static str {
         BackendKind::Linter => "cofferdam:backend/linter@0.1.0",
         BackendKind::TestRunner => "cofferdam:backend/test-runner@0.1.0",
         BackendKind::Builder => "cofferdam:backend/builder@0.1.0",
+        BackendKind::Checker => "cofferdam:backend/checker@0.1.0",
     }
 }
 
@@ -447,10 +448,9 @@ fn schema_findings(document: &Value, which: &str, place: &Place) -> Vec<Finding>
 fn exports(file: &str, component: &[u8], manifest: &Manifest) -> Vec<Finding> {
     let Ok(exports) = pack::exports(component) else { return Vec::new() };
     let has = |kind| manifest.backends.iter().any(|backend| backend.kind == kind);
-    let backends =
-        [BackendKind::Linter, BackendKind::TestRunner, BackendKind::Builder].map(|kind| {
-            (backend_interface(kind), has(kind), format!("[[backends]] with kind = \"{kind}\""))
-        });
+    let backends = BackendKind::ALL.map(|kind| {
+        (backend_interface(kind), has(kind), format!("[[backends]] with kind = \"{kind}\""))
+    });
     let tools = (TOOLS, !manifest.tools.is_empty(), "[[tools]]".to_owned());
     let unmentioned = |(interface, is_mentioned, table): (&str, bool, String)| {
         let is_exported = exports.iter().any(|export| export == interface);

@@ -65,7 +65,7 @@ pub struct Backend {
     pub kind: BackendKind,
     /// Its name, unique among all backends of its kind.
     pub name: String,
-    /// The languages that a linter is for, such as `python`.
+    /// The languages that a linter or checker is for, such as `python`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub languages: Vec<String>,
     /// The programs that it runs, among those that the plugin requests.
@@ -343,8 +343,9 @@ impl Backend {
             let field = field.at(&format!("/languages/{index}")).named("language");
             problems.extend(check_name(field, language));
         }
-        if (self.kind == BackendKind::Linter) == self.languages.is_empty() {
-            let message = "needs 'languages' if it is a linter, and only then";
+        let is_of_languages = matches!(self.kind, BackendKind::Linter | BackendKind::Checker);
+        if is_of_languages == self.languages.is_empty() {
+            let message = "needs 'languages' if it is a linter or checker, and only then";
             problems.push(field.at("/languages").named(&place).invalid(message));
         }
         for program in self.programs.difference(&requests.process) {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use cofferdam_sdk::backend::Error;
+use cofferdam_sdk::backend::linting::Finding;
 use cofferdam_sdk::tools::{Failure, Request};
 use monty_types::{
     DictPairs, ExcType, MontyClassInstance, MontyClassType, MontyException, MontyObject, MontyUuid,
@@ -19,7 +21,7 @@ const MAX_DISTANCE: usize = 3;
 const TOOL_ERROR: ExcType = ExcType::RuntimeError;
 
 /// The arguments of a tool.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Signature {
     /// The arguments, by their names in Python. Other names that the tool takes are there as well.
     pub fields: BTreeMap<String, Field>,
@@ -30,10 +32,13 @@ pub struct Signature {
     pub defaults: Map<String, Value>,
     /// Whether the tool takes any others.
     pub is_open: bool,
+    /// The JSON Schema of the result.
+    pub output: String,
 }
 
 impl Signature {
-    fn new(input: &Value) -> Self {
+    /// The arguments of a tool with these schemas.
+    pub fn new(input: &Value, output: String) -> Self {
         let (fields, is_open) = types::fields(input);
         let (mut all, mut other) = (BTreeMap::new(), BTreeMap::new());
         for field in fields {
@@ -48,7 +53,7 @@ impl Signature {
             all.insert(python_name(&field.name), field);
         }
         let defaults = input["x-scripts"].as_object().cloned().unwrap_or_default();
-        Self { fields: all, aliases: other, defaults, is_open }
+        Self { fields: all, aliases: other, defaults, is_open, output }
     }
 
     /// The keywords of the arguments that are not other names of one: `path=..., text=...`.
@@ -209,12 +214,17 @@ impl<'a> Calls<'a> {
     pub fn signature(&mut self, tool: &str) -> &Signature {
         let host = self.host;
         self.signatures.entry(tool.to_owned()).or_insert_with(|| {
-            let input =
-                host.get(tool).and_then(|tool| serde_json::from_str::<Value>(&tool.input).ok());
-            input.map_or(Signature { is_open: true, ..Signature::default() }, |input| {
-                Signature::new(&input)
-            })
+            let found = host.get(tool).and_then(|tool| {
+                let input = serde_json::from_str::<Value>(&tool.input).ok()?;
+                Some(Signature::new(&input, tool.output))
+            });
+            found.unwrap_or(Signature { is_open: true, ..Signature::default() })
         })
+    }
+
+    /// Checks a script together with stubs. `None` if there is no checker.
+    pub fn check(&self, sources: &[(String, String)]) -> Option<Result<Vec<Finding>, Error>> {
+        self.host.check(sources)
     }
 
     /// Makes calls, and counts them.

@@ -1,31 +1,73 @@
 //! Checks how a script calls tools, before it runs: names of tools and keywords, missing keywords, and
-//! literals of the wrong type. It follows no values, so it finds only what is wrong in any case.
+//! literals of the wrong type. What follows values is left to the type checker ([`typed`]). Both find only
+//! what is wrong in any case.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
-    Expr, ExprAttribute, ExprCall, ExprContext, ExprName, Parameters, Stmt, StmtClassDef,
-    StmtFunctionDef,
+    Expr, ExprAttribute, ExprCall, ExprContext, ExprName, ExprSubscript, Parameters, Stmt,
+    StmtClassDef, StmtFunctionDef,
 };
 use ruff_python_parser::parse_module;
 use ruff_text_size::{Ranged as _, TextSize};
 
 use crate::calls::{Calls, nearest};
+use crate::typed::{self, Argument};
 use crate::types::Type;
 
 /// The largest number of problems that are reported.
 const MAX_PROBLEMS: usize = 10;
 
-/// Checks a script. Returns one line for each problem: `line 3, column 5: ...`. A script that can't be
-/// parsed has none: the interpreter reports why.
-pub fn check(code: &str, calls: &mut Calls<'_>) -> Vec<String> {
-    let Ok(parsed) = parse_module(code) else { return Vec::new() };
+/// What is wrong with a script.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// One line for each problem: `line 3, column 5: ...`.
+    pub problems: Vec<String>,
+    /// What the author should know about the check.
+    pub note: Option<String>,
+}
+
+/// Checks a script that has these variables. A script that can't be parsed has no problems: the
+/// interpreter reports why.
+pub fn check(code: &str, variables: &[String], calls: &mut Calls<'_>) -> Checked {
+    let Ok(parsed) = parse_module(code) else { return Checked::default() };
     let body = &parsed.syntax().body;
-    let mut check = Check { code, calls, bound: bound(body), problems: Vec::new() };
-    check.visit_body(body);
-    check.problems.truncate(MAX_PROBLEMS);
-    check.problems
+    let mut bound = bound(body);
+    bound.extend(variables.iter().cloned());
+    let mut look = Check { code, bound, ..Check::new(calls) };
+    look.visit_body(body);
+    let mut note = None;
+    if !look.used.is_empty() {
+        let (found, said) = typed::check(&mut look, variables);
+        note = said;
+        let lines: BTreeSet<usize> =
+            look.problems.iter().map(|(place, _)| line_of(code, *place)).collect();
+        let is_new = |(place, _): &(TextSize, String)| !lines.contains(&line_of(code, *place));
+        look.problems.extend(found.into_iter().filter(is_new));
+    }
+    let mut problems: Vec<String> = Vec::new();
+    look.problems.sort_by_key(|(place, _)| *place);
+    for (place, problem) in look.problems {
+        let line = shown(code, place, &problem);
+        if !problems.contains(&line) && problems.len() < MAX_PROBLEMS {
+            problems.push(line);
+        }
+    }
+    Checked { problems, note }
+}
+
+/// The number of the line of a place.
+fn line_of(code: &str, place: TextSize) -> usize {
+    code[..place.to_usize()].matches('\n').count() + 1
+}
+
+/// A problem with its place.
+fn shown(code: &str, place: TextSize, problem: &str) -> String {
+    let before = &code[..place.to_usize()];
+    let start = before.rfind('\n').map_or(0, |end| end + 1);
+    let column = before[start..].chars().count() + 1;
+    format!("line {}, column {column}: {problem}", line_of(code, place))
 }
 
 /// The names that a script gives a value anywhere: they may not be modules of tools.
@@ -76,15 +118,34 @@ impl<'a> Visitor<'a> for Bound {
     }
 }
 
-struct Check<'a, 'b> {
-    code: &'a str,
-    calls: &'a mut Calls<'b>,
+/// A look at a script: its problems, and what the type checker needs to know.
+pub struct Check<'a, 'b> {
+    /// The script.
+    pub code: &'a str,
+    /// The tools.
+    pub calls: &'a mut Calls<'b>,
     bound: BTreeSet<String>,
-    problems: Vec<String>,
+    /// The tools that the script names, by module and function.
+    pub used: BTreeMap<String, BTreeMap<String, String>>,
+    /// The arguments of calls of tools, of nested calls after those around them.
+    pub arguments: Vec<Argument>,
+    /// The keys that the script itself stores anywhere.
+    pub stored: BTreeSet<String>,
+    /// Whether the script awaits calls.
+    pub is_async: bool,
+    problems: Vec<(TextSize, String)>,
 }
 
 impl<'a> Visitor<'a> for Check<'_, '_> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        if let Stmt::FunctionDef(StmtFunctionDef { is_async, .. }) = stmt {
+            self.is_async |= *is_async;
+        }
+        visitor::walk_stmt(self, stmt);
+    }
+
     fn visit_expr(&mut self, expr: &'a Expr) {
+        self.note(expr);
         if let Expr::Call(call) = expr
             && let Expr::Attribute(function) = &*call.func
             && let Some(tool) = self.tool(function)
@@ -104,7 +165,41 @@ impl<'a> Visitor<'a> for Check<'_, '_> {
     }
 }
 
-impl Check<'_, '_> {
+impl<'a, 'b> Check<'a, 'b> {
+    fn new(calls: &'a mut Calls<'b>) -> Self {
+        Self {
+            code: "",
+            calls,
+            bound: BTreeSet::new(),
+            used: BTreeMap::new(),
+            arguments: Vec::new(),
+            stored: BTreeSet::new(),
+            is_async: false,
+            problems: Vec::new(),
+        }
+    }
+
+    /// Notes what the type checker needs to know.
+    fn note(&mut self, expr: &Expr) {
+        let key = match expr {
+            Expr::Await(_) => {
+                self.is_async = true;
+                None
+            }
+            Expr::Subscript(ExprSubscript { slice, ctx: ExprContext::Store, .. }) => Some(&**slice),
+            Expr::Call(ExprCall { func, arguments, .. }) => match &**func {
+                Expr::Attribute(method) if method.attr.as_str() == "setdefault" => {
+                    arguments.args.first()
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(Expr::StringLiteral(key)) = key {
+            self.stored.insert(key.value.to_str().to_owned());
+        }
+    }
+
     /// The tool that an attribute of a module stands for; `Some(None)` if there is no such tool, which
     /// is a problem, and `None` if it is no attribute of a module.
     fn tool(&mut self, attribute: &ExprAttribute) -> Option<Option<String>> {
@@ -114,9 +209,13 @@ impl Check<'_, '_> {
             return None;
         }
         match self.calls.function(module, attribute.attr.as_str()) {
-            Ok(tool) => Some(Some(tool)),
+            Ok(tool) => {
+                let functions = self.used.entry(module.to_owned()).or_default();
+                functions.insert(attribute.attr.to_string(), tool.clone());
+                Some(Some(tool))
+            }
             Err(problem) => {
-                self.add(attribute.attr.start(), &problem);
+                self.problems.push((attribute.attr.start(), problem));
                 Some(None)
             }
         }
@@ -148,6 +247,12 @@ impl Check<'_, '_> {
                 }
                 continue;
             };
+            self.arguments.push(Argument {
+                range: keyword.range(),
+                value: keyword.value.start(),
+                name: format!("{tool}: {name}"),
+                wanted: crate::signature::shown(&field.value),
+            });
             given.insert(signature.aliases.get(name.as_str()).unwrap_or(&field.name).as_str());
             if let Some(found) = found(&keyword.value)
                 && !fits(&field.value, found)
@@ -165,20 +270,7 @@ impl Check<'_, '_> {
         if is_complete && !missing.is_empty() && !signature.is_open {
             problems.push((call.start(), format!("{tool} needs {}=...", missing.join("=..., "))));
         }
-        for (place, problem) in problems {
-            self.add(place, &problem);
-        }
-    }
-
-    fn add(&mut self, place: TextSize, problem: &str) {
-        let before = &self.code[..place.to_usize()];
-        let line = before.matches('\n').count() + 1;
-        let start = before.rfind('\n').map_or(0, |end| end + 1);
-        let column = before[start..].chars().count() + 1;
-        let line = format!("line {line}, column {column}: {problem}");
-        if !self.problems.contains(&line) {
-            self.problems.push(line);
-        }
+        self.problems.append(&mut problems);
     }
 }
 

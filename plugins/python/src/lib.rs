@@ -3,6 +3,7 @@
 //! | module | is for |
 //! |---|---|
 //! | [`check`] | how a script calls tools, before it runs |
+//! | [`typed`], [`stubs`] | the types of what it uses, by a type checker |
 //! | [`source`] | what is looked at in a script, and changed, before it runs |
 //! | [`script`] | running a script: names, calls, results |
 //! | [`calls`] | the tools as a script sees them: names, arguments, failures |
@@ -21,11 +22,16 @@ mod printed;
 mod script;
 mod signature;
 mod source;
+mod stubs;
+mod typed;
 mod types;
 mod value;
 
 use std::collections::BTreeMap;
 
+use cofferdam_sdk::backend::Error;
+use cofferdam_sdk::backend::available::checkers;
+use cofferdam_sdk::backend::linting::Finding;
 use cofferdam_sdk::tools::{self, Changes, Failure, Request, Tool};
 use cofferdam_sdk::{Context, ToolError, plugin};
 use serde::{Deserialize, Serialize};
@@ -46,6 +52,8 @@ pub trait Host {
     fn get(&self, name: &str) -> Option<Tool>;
     /// The files that were changed.
     fn changed(&self) -> Changes;
+    /// Checks the first of some texts of Python, each with its path. `None` if there is no checker.
+    fn check(&self, sources: &[(String, String)]) -> Option<Result<Vec<Finding>, Error>>;
 }
 
 /// The host that runs this plugin.
@@ -70,6 +78,10 @@ impl Host for Outside {
 
     fn changed(&self) -> Changes {
         tools::changed()
+    }
+
+    fn check(&self, sources: &[(String, String)]) -> Option<Result<Vec<Finding>, Error>> {
+        checkers::check("python", sources)
     }
 }
 

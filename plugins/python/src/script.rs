@@ -33,15 +33,20 @@ const NOT_RUN: &str = "no problem found; nothing was run";
 pub fn run(args: RunArgs, host: &dyn Host) -> Result<RunOutput, ToolError> {
     let RunArgs { code, inputs, check } = args;
     let mut calls = Calls::new(host);
+    let mut unchecked = None;
     if check != CheckMode::No {
-        let problems = check::check(&code, &mut calls);
-        if !problems.is_empty() {
-            return Err(error::refused(&problems));
+        let variables: Vec<String> = inputs.keys().cloned().collect();
+        let checked = check::check(&code, &variables, &mut calls);
+        if !checked.problems.is_empty() {
+            return Err(error::refused(&checked.problems));
         }
+        unchecked = checked.note;
     }
     let source = Source::new(code.clone(), &mut calls);
     if check == CheckMode::Only {
-        return compiled(source, inputs, &code, &calls);
+        let note = unchecked.map_or(NOT_RUN.to_owned(), |note| format!("{NOT_RUN}; {note}"));
+        return compiled(source, inputs, &code, &calls)
+            .map(|()| RunOutput { note: Some(note), ..RunOutput::default() });
     }
     let mut script = Script {
         calls,
@@ -77,20 +82,20 @@ pub fn run(args: RunArgs, host: &dyn Host) -> Result<RunOutput, ToolError> {
         calls,
         changed: paths,
         more_changed: (more > 0).then_some(more),
-        note: partial.or_else(|| is_silent.then(|| NO_VALUE.to_owned())),
+        note: partial.or_else(|| is_silent.then(|| NO_VALUE.to_owned())).or(unchecked),
     })
 }
 
-/// The result of a script that is only checked.
+/// Compiles a script that does not run.
 fn compiled(
     source: Source,
     inputs: Map<String, Value>,
     code: &str,
     calls: &Calls<'_>,
-) -> Result<RunOutput, ToolError> {
+) -> Result<(), ToolError> {
     let names = inputs.into_iter().map(|(name, _)| name).collect();
     match MontyRun::new(source.code, NAME, names, CompileOptions::default()) {
-        Ok(_) => Ok(RunOutput { note: Some(NOT_RUN.to_owned()), ..RunOutput::default() }),
+        Ok(_) => Ok(()),
         Err(exception) => Err(error::of_exception(&exception, code, calls, &Printed::default())),
     }
 }

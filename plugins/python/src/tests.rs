@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 
+use cofferdam_sdk::backend::linting::Severity;
 use cofferdam_sdk::tools::Effects;
 use serde_json::json;
 
@@ -13,6 +14,10 @@ use super::*;
 pub struct Fake {
     files: RefCell<BTreeMap<String, String>>,
     batches: RefCell<Vec<usize>>,
+    /// What the checker finds, if there is one.
+    findings: Option<Vec<Finding>>,
+    /// What the checker was asked about.
+    sources: RefCell<Vec<(String, String)>>,
 }
 
 impl Host for Fake {
@@ -43,13 +48,20 @@ impl Host for Fake {
                 "path": {"type": "string", "x-aliases": ["file_path"]},
                 "-i": {"type": "boolean"}, "from": {}}})
                 .to_string(),
-            output: "{}".to_owned(),
+            output: json!({"type": "object", "additionalProperties": false, "properties":
+                {"content": {"type": "string"}}})
+            .to_string(),
         })
     }
 
     fn changed(&self) -> Changes {
         let paths: Vec<String> = self.files.borrow().keys().cloned().collect();
         Changes { total: u32::try_from(paths.len()).unwrap(), paths }
+    }
+
+    fn check(&self, sources: &[(String, String)]) -> Option<Result<Vec<Finding>, Error>> {
+        *self.sources.borrow_mut() = sources.to_vec();
+        self.findings.clone().map(Ok)
     }
 }
 
@@ -255,13 +267,102 @@ fn a_script_is_checked_before_it_runs() {
         "def f(files):\n  files.anything(1)\nfiles.read_file(1)",
     ] {
         let (ended, _) = checked(code, CheckMode::Only);
-        assert_eq!(
-            ended.unwrap().note.as_deref(),
-            Some("no problem found; nothing was run"),
-            "{code}"
-        );
+        let note = ended.unwrap().note.unwrap();
+        assert!(note.starts_with("no problem found; nothing was run"), "{code}: {note}");
     }
     assert!(checked("1 +", CheckMode::Only).0.unwrap_err().message.contains("SyntaxError"));
+}
+
+/// A finding of the type checker, whose first line is the import of the stubs.
+fn finding(line: u32, column: u32, code: &str, message: &str) -> Finding {
+    Finding {
+        path: "script.py".to_owned(),
+        line: line + 1,
+        column,
+        end_line: None,
+        end_column: None,
+        code: code.to_owned(),
+        severity: Severity::Error,
+        message: message.to_owned(),
+        url: None,
+        fix: None,
+    }
+}
+
+#[test]
+fn only_what_fails_in_any_case_is_refused_by_its_type() {
+    let code = "p = 'a'\nx = files.read_file(path=p)\nx['mine'] = 1\nx.content";
+    let (argument, key) = ("invalid-argument-type", "invalid-key");
+    let attribute = "unresolved-attribute";
+    let expected = |found: &str| {
+        format!("Argument to function `read_file` is incorrect: Expected `str`, found `{found}`")
+    };
+    let key_of = |key: &str| format!("Unknown key \"{key}\" for TypedDict `FilesReadFile`");
+    let no_attribute =
+        |of: &str, name: &str| format!("Object of type `{of}` has no attribute `{name}`");
+    for (found, wanted) in [
+        (
+            finding(2, 21, argument, &expected("int")),
+            Some("line 2, column 26: files.read_file: path is str, and not int"),
+        ),
+        (finding(2, 21, argument, &expected("int | str")), None),
+        (finding(1, 1, argument, &expected("int")), None),
+        (
+            finding(4, 3, key, &key_of("contents")),
+            Some("a result of files.read_file has no key 'contents'; did you mean 'content'?"),
+        ),
+        (finding(4, 3, key, &key_of("zzz")), Some("has no key 'zzz'; it has content")),
+        (finding(3, 3, key, &key_of("mine")), None),
+        (
+            finding(4, 1, attribute, &no_attribute("FilesReadFile", "content")),
+            Some("line 4, column 1: a result of files.read_file is a dict: write [\"content\"]"),
+        ),
+        (finding(4, 1, attribute, &no_attribute("FilesReadFile", "update")), None),
+        (finding(4, 1, attribute, &no_attribute("Exception", "code")), None),
+        (
+            finding(
+                4,
+                1,
+                attribute,
+                "Attribute `group` is not defined on `None` in union `Match[str] | None`",
+            ),
+            None,
+        ),
+        (
+            finding(4, 1, attribute, &no_attribute("CoroutineType[Any, Any, FilesReadFile]", "x")),
+            Some("not awaited"),
+        ),
+        (finding(4, 1, "invalid-assignment", "whatever"), None),
+        (finding(99, 1, key, &key_of("contents")), None),
+    ] {
+        let host = Fake { findings: Some(vec![found.clone()]), ..Fake::default() };
+        let args = RunArgs { code: code.to_owned(), inputs: Map::new(), check: CheckMode::Only };
+        match (script::run(args, &host), wanted) {
+            (Ok(output), None) => {
+                assert_eq!(output.note.as_deref(), Some("no problem found; nothing was run"));
+            }
+            (Err(error), Some(wanted)) => assert!(error.message.contains(wanted), "{error}"),
+            (ended, wanted) => panic!("{found:?}: {ended:?}, and not {wanted:?}"),
+        }
+        let sources = host.sources.take();
+        assert!(sources[1].1.contains("class FilesReadFile(TypedDict):"), "{}", sources[1].1);
+    }
+}
+
+#[test]
+fn without_a_checker_the_result_says_so() {
+    let host = Fake::default();
+    let run = |code: &str, check| {
+        let args = RunArgs { code: code.to_owned(), inputs: Map::new(), check };
+        script::run(args, &host).unwrap().note
+    };
+    let note = run("files.move(path='a')", CheckMode::Before).unwrap();
+    assert!(note.contains("types were not checked"), "{note}");
+    assert_eq!(run("files.move(path='a')", CheckMode::No), None);
+    // Nothing is asked about a script without tools.
+    host.sources.take();
+    assert_eq!(run("1 + 1", CheckMode::Before), None);
+    assert!(host.sources.take().is_empty());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Backends: linters, test runners and builders. Tools call them through the host, so that the
+//! Backends: linters, test runners, builders and checkers. Tools call them through the host, so that the
 //! operator can choose between them.
 //!
 //! ```ignore
@@ -27,9 +27,9 @@ pub use bounded::{BoundedFindings, left_out};
 pub use crate::bindings::cofferdam::backend::types::Error;
 pub use crate::bindings::cofferdam::backend::{building, linting, testing};
 
-/// Calls the linters, test runners and builders that the operator has.
+/// Calls the linters, test runners, builders and checkers that the operator has.
 pub mod available {
-    pub use crate::bindings::cofferdam::backend::{builders, linters, test_runners};
+    pub use crate::bindings::cofferdam::backend::{builders, checkers, linters, test_runners};
 }
 
 /// Which part of a request an instance of a linter serves. The host divides the requests of a linter
@@ -132,6 +132,22 @@ pub trait Builder {
     ) -> Result<building::Report, Error>;
 }
 
+/// A backend that checks texts that are no files, such as scripts before they run.
+pub trait Checker {
+    /// The version of what the backend `name` runs.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the checker can't run here.
+    fn version(name: &str) -> Result<String, Error>;
+
+    /// Checks the first of some texts, each with a path, with the backend `name`; it may import the
+    /// others.
+    ///
+    /// # Errors
+    /// See [`Error`]. Findings are not errors.
+    fn check(name: &str, sources: &[(String, String)]) -> Result<Vec<linting::Finding>, Error>;
+}
+
 /// The generated bindings of a linter.
 #[doc(hidden)]
 #[allow(warnings, clippy::restriction, reason = "generated")]
@@ -149,6 +165,36 @@ pub mod test_bindings;
 #[allow(warnings, clippy::restriction, reason = "generated")]
 #[rustfmt::skip]
 pub mod build_bindings;
+
+/// The generated bindings of a checker.
+#[doc(hidden)]
+#[allow(warnings, clippy::restriction, reason = "generated")]
+#[rustfmt::skip]
+pub mod checker_bindings;
+
+/// Exports a type that implements [`Checker`](crate::backend::Checker) as this component's checker.
+#[macro_export]
+macro_rules! checker {
+    ($backend:ident) => {
+        impl $crate::backend::checker_bindings::exports::cofferdam::backend::checker::Guest
+            for $backend
+        {
+            fn version(name: String) -> Result<String, $crate::backend::Error> {
+                <$backend as $crate::backend::Checker>::version(&name)
+            }
+            fn check(
+                name: String,
+                sources: Vec<(String, String)>,
+            ) -> Result<Vec<$crate::backend::linting::Finding>, $crate::backend::Error> {
+                <$backend as $crate::backend::Checker>::check(&name, &sources)
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        $crate::backend::checker_bindings::export!(
+            $backend with_types_in $crate::backend::checker_bindings
+        );
+    };
+}
 
 /// Exports a type that implements [`Linter`](crate::backend::Linter) as this component's linter.
 #[macro_export]

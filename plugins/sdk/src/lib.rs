@@ -56,6 +56,12 @@ use serde::de::DeserializeOwned;
 #[rustfmt::skip]
 pub mod bindings;
 
+/// The generated bindings of a component that prepares its memory.
+#[doc(hidden)]
+#[allow(warnings, clippy::restriction, reason = "generated")]
+#[rustfmt::skip]
+pub mod initialized_bindings;
+
 /// The commits of the session that calls.
 pub mod history {
     pub use crate::bindings::cofferdam::host::history::{
@@ -83,6 +89,21 @@ pub mod log {
 /// Reports the progress of a long call.
 pub mod progress {
     pub use crate::bindings::cofferdam::host::progress::report;
+}
+
+/// Exports a function of a type that prepares the memory with which instances begin: packing the
+/// component calls it once. It may use no files, and the environment is empty; clocks and random numbers are fixed.
+#[macro_export]
+macro_rules! initialized {
+    ($plugin:ident, $function:expr) => {
+        impl $crate::initialized_bindings::Guest for $plugin {
+            fn initialize() {
+                $function()
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        $crate::initialized_bindings::export!($plugin with_types_in $crate::initialized_bindings);
+    };
 }
 
 /// Exports a type as the plugin of this component. Each name is one of the type's associated

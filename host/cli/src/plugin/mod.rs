@@ -17,7 +17,7 @@ use super::output::Output;
 use super::setup::Directories;
 use super::{CliError, exit, setup};
 use cofferdam_core::policy::{Capabilities, Capability, Files};
-use cofferdam_engine::runtime::{Runtime, Workers};
+use cofferdam_engine::runtime::{Runtime, Workers, initialized};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::pack;
 use cofferdam_plugin::registry::Plugin;
@@ -181,6 +181,7 @@ fn pack(
     let document =
         pack::read_manifest_file(manifest).map_err(|error| CliError::usage(error.to_string()))?;
     let bytes = fs::read(component).map_err(|error| usage(component, &error))?;
+    let bytes = initialized(&bytes).map_err(|error| usage(component, &error))?;
     let bytes = pack::pack(&bytes, &document).map_err(|error| usage(component, &error))?;
     if let Some(folder) = packed.parent() {
         fs::create_dir_all(folder)?;

@@ -56,6 +56,13 @@ pub enum BackendKind {
     TestRunner,
     /// Builds a project, such as with a compiler.
     Builder,
+    /// Checks texts that are no files, such as scripts.
+    Checker,
+}
+
+impl BackendKind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Linter, Self::TestRunner, Self::Builder, Self::Checker];
 }
 
 impl fmt::Display for BackendKind {
@@ -64,6 +71,7 @@ impl fmt::Display for BackendKind {
             Self::Linter => "linter",
             Self::TestRunner => "test-runner",
             Self::Builder => "builder",
+            Self::Checker => "checker",
         })
     }
 }

@@ -89,9 +89,11 @@ impl FromStr for Capability {
             ("files", "read") => Ok(Self::Files(Files::Read)),
             ("files", "write") => Ok(Self::Files(Files::Write)),
             ("process", program) if !program.is_empty() => Ok(Self::Process(program.to_owned())),
-            ("backends", "linter") => Ok(Self::Backends(BackendKind::Linter)),
-            ("backends", "test-runner") => Ok(Self::Backends(BackendKind::TestRunner)),
-            ("backends", "builder") => Ok(Self::Backends(BackendKind::Builder)),
+            ("backends", name) => {
+                let mut kinds = BackendKind::ALL.into_iter();
+                let kind = kinds.find(|kind| kind.to_string() == name).ok_or_else(unknown)?;
+                Ok(Self::Backends(kind))
+            }
             ("agents", name) if name == EVERY_AGENT || is_agent_name(name) => {
                 Ok(Self::Agent(name.to_owned()))
             }
@@ -144,6 +146,9 @@ impl Capability {
             }
             Self::Backends(BackendKind::Builder) => {
                 "using the builders, which execute what the workspace holds".to_owned()
+            }
+            Self::Backends(BackendKind::Checker) => {
+                "checking texts, such as scripts before they run".to_owned()
             }
             Self::Cache => "keeping something from call to call".to_owned(),
             Self::History => {

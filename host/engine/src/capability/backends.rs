@@ -1,4 +1,4 @@
-//! The interfaces of linters, test runners and builders for tools, which refer to backends by name.
+//! The interfaces of linters, test runners, builders and checkers for tools.
 
 use wasmtime::Result;
 
@@ -7,7 +7,7 @@ use super::state::CallState;
 use cofferdam_core::policy::{BackendKind, Scope};
 
 use wit::backend::types::Error;
-use wit::backend::{builders, building, linters, linting, parts, test_runners, testing};
+use wit::backend::{builders, building, checkers, linters, linting, parts, test_runners, testing};
 
 impl wit::backend::types::Host for CallState {}
 impl linting::Host for CallState {}
@@ -81,6 +81,17 @@ impl builders::Host for CallState {
     ) -> Result<Result<building::Report, Error>> {
         let backends = &self.context.services.backends;
         Ok(backends.build(&name, &request, &self.context))
+    }
+}
+
+impl checkers::Host for CallState {
+    fn check(
+        &mut self,
+        language: String,
+        sources: Vec<(String, String)>,
+    ) -> Result<Option<Result<Vec<linting::Finding>, Error>>> {
+        let _elsewhere = self.context.control.elsewhere();
+        Ok(self.context.services.backends.check(&language, &sources, &self.context))
     }
 }
 

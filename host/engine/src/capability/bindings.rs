@@ -38,6 +38,19 @@ pub mod test_runner {
     });
 }
 
+/// The exports of a component with checkers.
+pub mod checker {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "cofferdam:worlds/checker-backend",
+        with: {
+            "cofferdam:backend/linting": super::cofferdam::backend::linting,
+            "cofferdam:backend/types": super::cofferdam::backend::types,
+            "cofferdam:host": super::cofferdam::host,
+        },
+    });
+}
+
 /// The exports of a component with builders.
 pub mod builder {
     wasmtime::component::bindgen!({

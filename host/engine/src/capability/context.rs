@@ -197,7 +197,7 @@ pub trait NestedCalls: Send + Sync {
     fn get(&self, name: &str) -> Option<tools::Tool>;
 }
 
-/// Runs linters, test runners and builders, each in an instance of its own with no more
+/// Runs linters, test runners, builders and checkers, each in an instance of its own with no more
 /// permissions than its caller.
 pub trait Backends: Send + Sync {
     /// The linters, in the operator's order. A chosen name that is not a linter for its language is
@@ -224,6 +224,15 @@ pub trait Backends: Send + Sync {
         requests: &[(String, linting::Request)],
         caller: &CallContext,
     ) -> Vec<Result<linting::Report, Error>>;
+
+    /// Checks the first of some texts, each with its path, which may import the others. `None` if there
+    /// is no checker for the language.
+    fn check(
+        &self,
+        language: &str,
+        sources: &[(String, String)],
+        caller: &CallContext,
+    ) -> Option<Result<Vec<linting::Finding>, Error>>;
 
     /// Runs tests with one test runner.
     ///

@@ -42,7 +42,7 @@ use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
 
 pub(crate) use bindings::cofferdam as wit;
-pub(crate) use bindings::{PluginPre, builder, linter, test_runner};
+pub(crate) use bindings::{PluginPre, builder, checker, linter, test_runner};
 pub use context::{Backends, CallContext, NestedCalls, Services};
 pub(crate) use context::{redact, redact_json};
 pub use http::Http;
@@ -87,6 +87,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wit::backend::parts::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::test_runners::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::builders::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::backend::checkers::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     Ok(())
 }
 

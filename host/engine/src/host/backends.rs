@@ -25,10 +25,10 @@ impl Host {
     }
 
     /// How sure a test runner or builder is that the workspace's root is a project for it, from 0 to
-    /// 100; `None` for linters. Blocks.
+    /// 100; `None` for linters and checkers. Blocks.
     pub fn backend_fits(&self, kind: BackendKind, name: &str) -> Option<u8> {
         match kind {
-            BackendKind::Linter => None,
+            BackendKind::Linter | BackendKind::Checker => None,
             kind => Some(self.backends.detect(kind, name, "", &self.operator())),
         }
     }

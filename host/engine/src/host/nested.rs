@@ -23,6 +23,7 @@ use crate::capability::wit::host::tools::{Effects, Failure as NestedFailure, Req
 use crate::capability::{CallContext, NestedCalls, cores};
 use crate::dispatch::{self, GrantedCall, ValidCall};
 use crate::runtime::{self, THREAD_STACK};
+use crate::telemetry::Origin;
 use cofferdam_core::envelope::{self, Call};
 use cofferdam_core::outcome::{DenialCode, Failure, LimitCode, Outcome};
 use cofferdam_core::policy::{Executed, Files, Limits, Role, Scope};
@@ -51,8 +52,10 @@ impl Host {
         let options = active.run.options.clone();
         let observer = options.observer.as_ref().unwrap_or(&self.shared.observer);
         let observer: Arc<dyn Observer> = Arc::new(MessagesOnly(Arc::clone(observer)));
-        let options =
-            RunOptions { atomic: true, images: false, observer: Some(observer), ..options };
+        // The client's request was about the caller.
+        let origin = Origin { request: None, ..options.origin };
+        let observer = Some(observer);
+        let options = RunOptions { atomic: true, images: false, observer, origin, ..options };
         Arc::new(CallsOfTool {
             host: self.clone(),
             options,

@@ -1,9 +1,10 @@
-//! Runs linters, test runners and builders for tools. Each runs in a fresh instance, with the
+//! Runs linters, test runners, builders and checkers for tools. Each runs in a fresh instance, with the
 //! grants of its own plugin but never more permissions than its caller.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use wasmtime::Store;
@@ -17,12 +18,15 @@ use crate::capability::wit::backend::parts::Part;
 use crate::capability::wit::backend::types::Error;
 use crate::capability::wit::backend::{building, linters, linting, testing};
 use crate::capability::{Backends, CallContext, CallState, redact};
-use cofferdam_core::policy::{BackendKind, Choices, Policy, Scope};
+use cofferdam_core::policy::{BackendKind, Choices, Files, Policy, Scope};
 use cofferdam_plugin::manifest::Backend;
 use cofferdam_plugin::registry::{Plugin, Registry};
 
 /// The reason why a backend returned no report.
 pub use crate::capability::wit::backend::types::Error as BackendError;
+
+/// How long a checker may take.
+const CHECK_TIME: Duration = Duration::from_secs(5);
 
 /// Among how many instances a request to a linter is divided at most: each lists all files.
 const MAX_PARTS: u32 = 4;
@@ -70,7 +74,10 @@ impl Entry {
     /// The permissions of the backend for a caller with the permissions `caller`.
     fn permissions(&self, caller: &Permissions) -> Permissions {
         let mut capabilities = self.grant.capabilities.clone();
-        capabilities.files = capabilities.files.min(caller.capabilities.files);
+        // A checker gets texts and no files.
+        let own =
+            if self.backend.kind == BackendKind::Checker { Files::None } else { Files::Write };
+        capabilities.files = capabilities.files.min(caller.capabilities.files).min(own);
         capabilities.process = &capabilities.process & &self.backend.programs;
         Permissions {
             grant: Arc::clone(&self.grant),
@@ -107,7 +114,7 @@ impl BackendRunner {
             entries.extend(plugin.manifest.backends.iter().map(entry));
         }
         let listed = |kind| match kind {
-            BackendKind::Linter => None,
+            BackendKind::Linter | BackendKind::Checker => None,
             BackendKind::TestRunner => choices.test_runners(),
             BackendKind::Builder => choices.builders(),
         };
@@ -279,12 +286,16 @@ impl Backends for BackendRunner {
                 let builder = lane.builder()?.instantiate(&mut *store)?;
                 builder.cofferdam_backend_builder().call_version(store, name)
             }
+            BackendKind::Checker => {
+                let checker = lane.checker()?.instantiate(&mut *store)?;
+                checker.cofferdam_backend_checker().call_version(store, name)
+            }
         })?
     }
 
     fn detect(&self, kind: BackendKind, name: &str, root: &str, caller: &CallContext) -> u8 {
         let asked = self.ask(kind, name, caller, |store, lane| match kind {
-            BackendKind::Linter => Ok(0),
+            BackendKind::Linter | BackendKind::Checker => Ok(0),
             BackendKind::TestRunner => {
                 let runner = lane.test_runner()?.instantiate(&mut *store)?;
                 runner.cofferdam_backend_test_runner().call_detect(store, name, root)
@@ -315,6 +326,25 @@ impl Backends for BackendRunner {
             }))
         };
         side_by_side(requests, lint)
+    }
+
+    fn check(
+        &self,
+        language: &str,
+        sources: &[(String, String)],
+        caller: &CallContext,
+    ) -> Option<Result<Vec<linting::Finding>, Error>> {
+        let is_for = |entry: &&Entry| entry.backend.languages.iter().any(|own| own == language);
+        let name = &self.of(BackendKind::Checker).find(is_for)?.backend.name;
+        let mut caller = caller.clone();
+        caller.control = Arc::new(Control::nested(CHECK_TIME, &caller.control));
+        Some(
+            self.ask(BackendKind::Checker, name, &caller, |store, lane| {
+                let checker = lane.checker()?.instantiate(&mut *store)?;
+                checker.cofferdam_backend_checker().call_check(store, name, sources)
+            })
+            .flatten(),
+        )
     }
 
     fn run_tests(
@@ -390,7 +420,7 @@ fn chosen_for(backend: &Backend, choices: &Choices) -> Vec<String> {
     };
     match backend.kind {
         BackendKind::Linter => backend.languages.iter().filter(is_chosen).cloned().collect(),
-        BackendKind::TestRunner | BackendKind::Builder => Vec::new(),
+        BackendKind::TestRunner | BackendKind::Builder | BackendKind::Checker => Vec::new(),
     }
 }
 

@@ -8,6 +8,7 @@ use super::typed::Tools;
 use super::{LoadError, Runtime, refused};
 use crate::capability::CallState;
 use crate::capability::builder::BuildBackendPre;
+use crate::capability::checker::CheckerBackendPre;
 use crate::capability::linter::LinterBackendPre;
 use crate::capability::test_runner::TestBackendPre;
 use cofferdam_core::policy::{BackendKind, Capabilities, Files};
@@ -97,7 +98,7 @@ impl Runtime {
         if !manifest.tools.is_empty() {
             findings.extend(Tools::new(&pre, manifest).err().map(|error| finding(TOOLS, error)));
         }
-        for kind in [BackendKind::Linter, BackendKind::TestRunner, BackendKind::Builder] {
+        for kind in BackendKind::ALL {
             if !has(kind) {
                 continue;
             }
@@ -105,6 +106,7 @@ impl Runtime {
                 BackendKind::Linter => LinterBackendPre::new(pre.clone()).err(),
                 BackendKind::TestRunner => TestBackendPre::new(pre.clone()).err(),
                 BackendKind::Builder => BuildBackendPre::new(pre.clone()).err(),
+                BackendKind::Checker => CheckerBackendPre::new(pre.clone()).err(),
             };
             findings.extend(error.map(|error| finding(backend_interface(kind), error)));
         }

@@ -35,6 +35,7 @@ const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("cofferdam:backend/linters@0.1.0", Needs::Backends(BackendKind::Linter)),
     ("cofferdam:backend/test-runners@0.1.0", Needs::Backends(BackendKind::TestRunner)),
     ("cofferdam:backend/builders@0.1.0", Needs::Backends(BackendKind::Builder)),
+    ("cofferdam:backend/checkers@0.1.0", Needs::Backends(BackendKind::Checker)),
 ];
 
 /// The grant that an import needs. Files and agents need none: without a grant a plugin gets no
@@ -171,7 +172,7 @@ mod tests {
         }
         // Exports of plugins are not served to them.
         written.retain(|interface| {
-            ![":tool/tools@", "/linter@", "/test-runner@", "/builder@"]
+            ![":tool/tools@", "/linter@", "/test-runner@", "/builder@", "/checker@"]
                 .iter()
                 .any(|exported| interface.contains(exported))
         });

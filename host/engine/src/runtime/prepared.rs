@@ -8,6 +8,7 @@ use super::engine::Engine;
 use super::typed::Tools;
 use crate::capability::CallState;
 use crate::capability::builder::BuildBackendPre;
+use crate::capability::checker::CheckerBackendPre;
 use crate::capability::linter::LinterBackendPre;
 use crate::capability::test_runner::TestBackendPre;
 use cofferdam_core::policy::BackendKind;
@@ -27,6 +28,7 @@ pub(super) struct LaneOfPlugin {
     linter: Option<LinterBackendPre<CallState>>,
     test_runner: Option<TestBackendPre<CallState>>,
     builder: Option<BuildBackendPre<CallState>>,
+    checker: Option<CheckerBackendPre<CallState>>,
 }
 
 impl LaneOfPlugin {
@@ -53,6 +55,9 @@ impl LaneOfPlugin {
             builder: has(BackendKind::Builder)
                 .then(|| BuildBackendPre::new(pre.clone()))
                 .transpose()?,
+            checker: has(BackendKind::Checker)
+                .then(|| CheckerBackendPre::new(pre.clone()))
+                .transpose()?,
         })
     }
 
@@ -71,6 +76,10 @@ impl LaneOfPlugin {
 
     pub(super) fn builder(&self) -> wasmtime::Result<&BuildBackendPre<CallState>> {
         self.builder.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no builders"))
+    }
+
+    pub(super) fn checker(&self) -> wasmtime::Result<&CheckerBackendPre<CallState>> {
+        self.checker.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no checkers"))
     }
 }
 

@@ -151,24 +151,27 @@ impl Telemetry {
 fn span(record: &Record, tool: &str, parent: Option<&Parent>, origin: &Origin) -> SpanData {
     let end_time = SystemTime::from(record.timestamp);
     let took = Duration::try_from_secs_f64(record.latency_ms / 1000.0).unwrap_or_default();
+    let own = Uuid::parse_str(&record.call).unwrap_or_else(|_| Uuid::new_v4());
+    let caller = record.parent.as_deref().and_then(|id| Uuid::parse_str(id).ok());
     let (name, span_kind) = match origin.request {
         Some(_) => (format!("tools/call {tool}"), SpanKind::Server),
         None => (format!("execute_tool {tool}"), SpanKind::Internal),
     };
-    let trace = parent.map_or_else(|| *Uuid::new_v4().as_bytes(), |parent| parent.trace);
-    let id = Uuid::new_v4().as_u64_pair().0.to_be_bytes();
+    // Calls of other tools find the trace and the span of their caller by its id.
+    let trace = parent.map_or_else(|| caller.unwrap_or(own).into_bytes(), |parent| parent.trace);
+    let above = caller.map(span_id).or_else(|| Some(SpanId::from_bytes(parent?.span)));
     let state = parent.and_then(|parent| parent.state.as_deref()?.parse::<TraceState>().ok());
     let failed = record.outcome() != Status::Executed;
     SpanData {
         span_context: SpanContext::new(
             TraceId::from_bytes(trace),
-            SpanId::from_bytes(id),
+            span_id(own),
             TraceFlags::SAMPLED,
             false,
             state.unwrap_or_default(),
         ),
-        parent_span_id: parent.map_or(SpanId::INVALID, |parent| SpanId::from_bytes(parent.span)),
-        parent_span_is_remote: parent.is_some(),
+        parent_span_id: above.unwrap_or(SpanId::INVALID),
+        parent_span_is_remote: caller.is_none() && parent.is_some(),
         span_kind,
         name: name.into(),
         start_time: end_time.checked_sub(took).unwrap_or(end_time),
@@ -180,6 +183,11 @@ fn span(record: &Record, tool: &str, parent: Option<&Parent>, origin: &Origin) -
         status: if failed { SpanStatus::error("") } else { SpanStatus::Unset },
         instrumentation_scope: scope(),
     }
+}
+
+/// The span of a call: the random half of its id.
+fn span_id(call: Uuid) -> SpanId {
+    SpanId::from_bytes(call.as_u64_pair().1.to_be_bytes())
 }
 
 fn attributes(record: &Record, tool: &str, origin: &Origin) -> Vec<KeyValue> {

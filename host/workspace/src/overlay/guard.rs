@@ -159,12 +159,11 @@ impl Overlay {
     /// Returns the files written since the savepoint (without one: all) that other programs execute,
     /// by their names or because git's configuration names them.
     pub fn executed(&self, since: Option<&Savepoint>) -> Vec<ExecutedFile> {
-        let is_new = |place: &str, entry: &Entry| {
-            matches!(entry, Entry::Staged(_, kind) if *kind != FileType::Directory)
-                && since.is_none_or(|since| since.entries.get(place) != Some(entry))
-        };
-        let entries = self.entries();
-        let written = entries.iter().filter(|(place, entry)| is_new(place, entry));
+        let is_file =
+            |entry: &Entry| matches!(entry, Entry::Staged(_, kind) if *kind != FileType::Directory);
+        let entries = since
+            .map_or_else(|| self.entries(), |since| self.state().entries.since(since.position));
+        let written = entries.iter().filter(|(_, entry)| is_file(entry));
         let written: Vec<&str> = written.map(|(place, _)| place.as_str()).collect();
         let links = self.naming_links(&written);
         let found = written.iter().filter_map(|place| {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+use std::ops::Deref;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -29,7 +30,7 @@ pub(super) enum Location {
 
 #[derive(Debug, Default)]
 pub(super) struct OverlayState {
-    pub(super) entries: BTreeMap<String, Entry>,
+    pub(super) entries: Entries,
     /// The files on the disk when the transaction first looked; `None`: there was none.
     pub(super) seen: HashMap<String, Option<FileFingerprint>>,
     pub(super) next: u32,
@@ -53,9 +54,72 @@ pub(crate) struct Undo {
     pub(crate) directories: BTreeMap<String, i64>,
 }
 
+/// The changes by their places, with a log of what each one replaced since the first savepoint. So the
+/// cost of a savepoint does not grow with the number of changes.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    by_place: BTreeMap<String, Entry>,
+    replaced: Vec<(String, Option<Entry>)>,
+    is_logged: bool,
+}
+
+impl Deref for Entries {
+    type Target = BTreeMap<String, Entry>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by_place
+    }
+}
+
+impl Entries {
+    pub(super) fn insert(&mut self, place: String, entry: Entry) {
+        let old = self.by_place.insert(place.clone(), entry);
+        if self.is_logged {
+            self.replaced.push((place, old));
+        }
+    }
+
+    pub(super) fn remove(&mut self, place: &str) {
+        let old = self.by_place.remove(place);
+        if self.is_logged && old.is_some() {
+            self.replaced.push((place.to_owned(), old));
+        }
+    }
+
+    /// A position in the log, to which [`Self::roll_back`] returns.
+    pub(super) fn position(&mut self) -> usize {
+        self.is_logged = true;
+        self.replaced.len()
+    }
+
+    pub(super) fn roll_back(&mut self, position: usize) {
+        while self.replaced.len() > position {
+            match self.replaced.pop() {
+                Some((place, Some(old))) => drop(self.by_place.insert(place, old)),
+                Some((place, None)) => drop(self.by_place.remove(&place)),
+                None => {}
+            }
+        }
+    }
+
+    /// The changes that were not the same at a position of the log.
+    pub(super) fn since(&self, position: usize) -> BTreeMap<String, Entry> {
+        let mut before: BTreeMap<&str, Option<Entry>> = BTreeMap::new();
+        for (place, old) in self.replaced.iter().skip(position) {
+            before.entry(place).or_insert(*old);
+        }
+        let changed = before.into_iter().filter_map(|(place, old)| {
+            let now = *self.by_place.get(place)?;
+            (old != Some(now)).then(|| (place.to_owned(), now))
+        });
+        changed.collect()
+    }
+}
+
 /// A state of a transaction to which it can be rolled back.
 pub struct Savepoint {
-    pub(super) entries: BTreeMap<String, Entry>,
+    /// A position in the log of [`Entries`].
+    pub(super) position: usize,
     pub(super) next: u32,
     pub(super) kept: u32,
     pub(super) undo: Option<Undo>,

@@ -380,7 +380,7 @@ impl Overlay {
     pub fn savepoint(&self) -> Savepoint {
         let mut state = self.state();
         let savepoint = Savepoint {
-            entries: state.entries.clone(),
+            position: state.entries.position(),
             next: state.next,
             kept: state.kept,
             undo: state.undo.clone(),
@@ -393,8 +393,8 @@ impl Overlay {
     /// is emptied as a whole.
     pub fn roll_back(&self, savepoint: Savepoint) {
         let mut state = self.state();
-        self.is_changed.store(!savepoint.entries.is_empty(), Ordering::Release);
-        state.entries = savepoint.entries;
+        state.entries.roll_back(savepoint.position);
+        self.is_changed.store(!state.entries.is_empty(), Ordering::Release);
         state.undo = savepoint.undo;
         state.kept = savepoint.kept.max(savepoint.next);
     }
@@ -421,7 +421,7 @@ impl Overlay {
 
     /// Returns all changes, by place.
     pub(crate) fn entries(&self) -> BTreeMap<String, Entry> {
-        self.state().entries.clone()
+        BTreeMap::clone(&self.state().entries)
     }
 
     /// Returns what the transaction first saw at a place of the disk; `None`: it has not looked there.

@@ -50,6 +50,11 @@ impl Database {
         db
     }
 
+    /// Sets the files of which findings are wanted, before any of them is read.
+    pub fn checks_only(&mut self, files: BTreeSet<SystemPathBuf>) {
+        self.checked = Arc::new(files);
+    }
+
     /// Checks a file. Its syntax tree is freed afterwards.
     pub fn check(&self, file: File) -> Vec<Diagnostic> {
         let of_program = self.program_file(file);

@@ -361,7 +361,8 @@ mod tests {
             (vec![(venv, "")], "requests", None),
             (vec![(venv, ""), system], "requests", Some("requests")),
         ] {
-            let found = of(&Files::new(&files));
+            let files = Files::new(&files);
+            let found = of(&files);
             let elsewhere = found.importable.elsewhere(module, &found.program);
             assert_eq!(elsewhere.as_deref(), wanted, "{module}");
         }

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use cofferdam_sdk::backend::BoundedFindings;
-use cofferdam_sdk::backend::linting::{Finding, Report, Severity};
+use cofferdam_sdk::backend::linting::{Report, Severity};
 use ruff_db::diagnostic::{self, Diagnostic, DiagnosticId, UnifiedFile};
 use ruff_db::files::File;
 use ruff_db::source::{line_index, source_text};
 use ruff_text_size::TextSize;
+
+pub use cofferdam_sdk::backend::linting::Finding;
 
 use crate::database::Database;
 use crate::fix::fix;

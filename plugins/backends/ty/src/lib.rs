@@ -9,12 +9,15 @@
 //! are notebooks, whose cells do not correspond to bytes of the file; the metadata of scripts (PEP 723);
 //! and configurations of the user's account.
 //!
+//! It also checks texts that are no files ([`check`]), for scripts before they run.
+//!
 //! An instance sees only the workspace. Packages are found in a virtual environment in it (`.venv` or
 //! `venv`), and those that are installed elsewhere can't be told from missing ones. So a missing module
 //! is no finding if it may be installed elsewhere: the report names its package as not checked, and
 //! everything from it has an unknown type. With a virtual environment in the workspace, or if the
 //! configuration names the rule `unresolved-import`, every missing module is a finding.
 
+mod check;
 mod database;
 mod environment;
 mod files;
@@ -34,13 +37,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_sdk::backend::linting::{Report, Request};
-use cofferdam_sdk::backend::{Error, Linter};
+use cofferdam_sdk::backend::{Checker, Error, Linter};
 use cofferdam_sdk::scan::Scanner;
-use cofferdam_sdk::{Context, ToolError, WorkspacePath, linter};
+use cofferdam_sdk::{Context, ToolError, WorkspacePath, checker, initialized, linter};
 use ruff_db::files::system_path_to_file;
 use ruff_db::system::SystemPathBuf;
 
 use crate::database::Database;
+use crate::findings::Finding;
 use crate::options::Project;
 use crate::settings::Settings;
 use crate::system::Workspace;
@@ -66,6 +70,19 @@ impl Linter for Ty {
 }
 
 linter!(Ty);
+
+impl Checker for Ty {
+    fn version(_: &str) -> Result<String, Error> {
+        Ok(VERSION.to_owned())
+    }
+
+    fn check(_: &str, sources: &[(String, String)]) -> Result<Vec<Finding>, Error> {
+        check::check(sources).map_err(|error| Error::Invalid(format!("{error:#}")))
+    }
+}
+
+checker!(Ty);
+initialized!(Ty, check::prepare);
 
 /// Checks the files of a request; `list` lists directories.
 ///

@@ -1,8 +1,10 @@
-//! The files that ty sees: those of the workspace, read-only.
+//! The files that ty sees: those of the workspace, read-only, or some texts.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ruff_db::file_revision::FileRevision;
 use ruff_db::system::walk_directory::{
@@ -25,12 +27,33 @@ pub const MAX_FILE_BYTES: u64 = 4 << 20;
 pub struct Workspace {
     root: SystemPathBuf,
     current_directory: SystemPathBuf,
+    /// The texts that take the place of all files.
+    texts: Option<Arc<Mutex<BTreeMap<SystemPathBuf, String>>>>,
 }
 
 impl Workspace {
     /// The files below `root`; relative paths start at `current_directory`.
     pub fn new(root: &SystemPath, current_directory: &SystemPath) -> Self {
-        Self { root: root.to_path_buf(), current_directory: current_directory.to_path_buf() }
+        let (root, current_directory) = (root.to_path_buf(), current_directory.to_path_buf());
+        Self { root, current_directory, texts: None }
+    }
+
+    /// A workspace that has texts instead of files, of which there are none yet.
+    pub fn of_texts(root: &SystemPath) -> Self {
+        Self { texts: Some(Arc::default()), ..Self::new(root, root) }
+    }
+
+    /// Adds a text to a workspace of texts.
+    pub fn add_text(&self, path: SystemPathBuf, text: String) {
+        if let Some(texts) = &self.texts {
+            texts.lock().unwrap_or_else(PoisonError::into_inner).insert(path, text);
+        }
+    }
+
+    /// The text at a path; `None` in a workspace of files.
+    fn text(&self, path: &SystemPath) -> Option<Result<String>> {
+        let texts = self.texts.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(texts.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into()))
     }
 
     /// The directory of the workspace.
@@ -53,6 +76,12 @@ impl Workspace {
 
 impl System for Workspace {
     fn path_metadata(&self, path: &SystemPath) -> Result<Metadata> {
+        if self.texts.is_some() && *path == *self.root {
+            return Ok(Metadata::new(FileRevision::default(), None, FileType::Directory));
+        }
+        if let Some(text) = self.text(path) {
+            return text.map(|_| Metadata::new(FileRevision::default(), None, FileType::File));
+        }
         let metadata = fs::metadata(path.as_std_path())?;
         let file_type = match metadata.file_type() {
             kind if kind.is_file() => FileType::File,
@@ -77,6 +106,9 @@ impl System for Workspace {
     }
 
     fn read_to_string(&self, path: &SystemPath) -> Result<String> {
+        if let Some(text) = self.text(path) {
+            return nesting::checked(text?);
+        }
         let metadata = fs::metadata(path.as_std_path())?;
         if !metadata.is_file() {
             return Err(io::Error::other("not a regular file"));
@@ -123,6 +155,13 @@ impl System for Workspace {
         &'a self,
         path: &SystemPath,
     ) -> Result<Box<dyn Iterator<Item = Result<DirectoryEntry>> + 'a>> {
+        if let Some(texts) = &self.texts {
+            let texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
+            let inside = texts.keys().filter(|text| text.parent() == Some(path));
+            let entry = |text: &SystemPathBuf| Ok(DirectoryEntry::new(text.clone(), FileType::File));
+            let entries: Vec<Result<DirectoryEntry>> = inside.map(entry).collect();
+            return Ok(Box::new(entries.into_iter()));
+        }
         let entries = fs::read_dir(path.as_std_path())?;
         Ok(Box::new(entries.map(|entry| {
             let entry = entry?;
