@@ -9,6 +9,7 @@ mod conversation;
 mod frameworks;
 pub mod http;
 mod outputs;
+mod paused;
 mod renewal;
 mod roles;
 pub mod server;

@@ -16,7 +16,7 @@ use super::{TIMEOUT, TWICE, ends, plugin, wait_for_the_end};
 use crate::support::Place;
 use crate::trial::configure;
 
-struct Session {
+pub struct Session {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<std::process::ChildStdout>>,
@@ -40,7 +40,7 @@ impl Session {
     }
 
     /// Starts a session as clients did before revision 2026-07-28, with these capabilities.
-    fn begun(place: &Place, capabilities: &Value) -> Self {
+    pub fn begun(place: &Place, capabilities: &Value) -> Self {
         let mut session = Self::new(place);
         session.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25",
@@ -58,24 +58,24 @@ impl Session {
         stdin.write_all(b"\n").unwrap();
     }
 
-    fn send(&mut self, message: &Value) {
+    pub fn send(&mut self, message: &Value) {
         self.write(message.to_string().as_bytes());
     }
 
-    fn call(&mut self, id: u64, tool: &str, arguments: &Value) {
+    pub fn call(&mut self, id: u64, tool: &str, arguments: &Value) {
         let params = json!({"name": tool, "arguments": arguments});
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
     }
 
     /// Waits for the next message.
-    fn next_message(&mut self) -> Value {
+    pub fn next_message(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
     /// Waits for the answer to a request, or the question that comes before it.
-    fn answer(&mut self, id: u64) -> Value {
+    pub fn answer(&mut self, id: u64) -> Value {
         loop {
             let message = self.next_message();
             if message["id"] == id && message.get("method").is_none() {

@@ -12,6 +12,7 @@
 //! | [`cancel`] | the cancellation of a run |
 //! | [`approver`], [`approval`] | calls that the user has to approve |
 //! | [`executed`] | calls that write files which other programs execute |
+//! | [`paused`] | calls that wait for the user between two calls of other tools |
 //! | [`flows`] | calls that would send what may hold a secret |
 //! | [`repeats`] | how often a tool is called with the same argument |
 //! | [`commit`] | beginning and committing transactions |
@@ -33,6 +34,7 @@ mod execute;
 mod executed;
 mod flows;
 mod nested;
+mod paused;
 mod pipeline;
 mod record;
 mod repeats;

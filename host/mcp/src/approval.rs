@@ -22,7 +22,7 @@ use super::slot::{MAX_QUESTIONS, Slot};
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
 use cofferdam_engine::host::{Approval, Approver, Proposal, outdated};
 use cofferdam_text::escape_control;
-use cofferdam_workspace::Fingerprint;
+use cofferdam_workspace::{Fingerprint, PausedId};
 
 /// The key of the question in a result that requires input.
 const QUESTION: &str = "approval";
@@ -50,6 +50,13 @@ const MAX_SHOWN_BYTES: usize = 32 << 10;
 /// The message if the client can't ask its user.
 const CANNOT_ASK: &str = "this call needs the yes of a person, and this client can't ask (it does not \
                       support elicitation by forms)";
+
+/// The message if an answer belongs to no open question.
+const NOT_OPEN: &str = "the requestState is not that of an open question; make the call again without it \
+                        and without an answer";
+
+/// How the handle of a question begins for which a call was paused; its id follows.
+const PAUSED: &str = "paused-";
 
 /// The open questions of calls that clients make again.
 #[derive(Default)]
@@ -196,6 +203,15 @@ impl ClientApprover {
                 self.set_reply(Err(error));
                 Err(Failure::new(DenialCode::ApprovalNeeded, CANNOT_ASK))
             }
+            Channel::Answered(_, answer)
+                if proposal.paused.is_some() && self.resumes() == proposal.paused =>
+            {
+                let for_session = decided(answer)?;
+                Ok(Approval { tree: proposal.tree, for_session })
+            }
+            Channel::Answered(..) if proposal.paused.is_some() => {
+                Err(self.ask_by_result(proposal, params, Vec::new()))
+            }
             Channel::Request(peer) => {
                 let for_session = decided(&self.elicit(peer, params).await?)?;
                 Ok(Approval { tree: proposal.tree, for_session })
@@ -212,7 +228,10 @@ impl ClientApprover {
         params: ElicitRequestParams,
         earlier: Vec<Answered>,
     ) -> Failure {
-        let handle = self.pending.ask(proposal, self.role.as_deref(), earlier);
+        let handle = match &proposal.paused {
+            Some(paused) => format!("{PAUSED}{paused}"),
+            None => self.pending.ask(proposal, self.role.as_deref(), earlier),
+        };
         let request = InputRequest::Elicitation(ElicitRequest::new(params));
         let requests = [(QUESTION.to_owned(), request)].into();
         self.set_reply(Ok(InputRequiredResult::new(Some(requests), Some(handle))));
@@ -261,13 +280,7 @@ impl ClientApprover {
         if question.is_none() {
             *question = self.pending.take(handle, self.role.as_deref());
         }
-        // The protocol wants a state that is not the server's own to be an error.
-        let Some(question) = &mut *question else {
-            let message = "the requestState is not that of an open question; make the call again \
-                           without it and without an answer";
-            self.set_reply(Err(ErrorData::invalid_params(message, None)));
-            return Err(Failure::new(DenialCode::ApprovalUnknown, message));
-        };
+        let Some(question) = &mut *question else { return Err(self.not_open()) };
         let approved =
             |digest: &str| question.earlier.iter().find(|answered| answered.digest == digest);
         if let Some(Answered { tree, .. }) = approved(&digest) {
@@ -293,6 +306,21 @@ impl Approver for ClientApprover {
 
     fn was_asked(&self) -> bool {
         matches!(self.channel, Channel::Answered(..))
+    }
+
+    fn can_ask(&self) -> bool {
+        !matches!(self.channel, Channel::None | Channel::Undeclared)
+    }
+
+    fn resumes(&self) -> Option<PausedId> {
+        let Channel::Answered(handle, _) = &self.channel else { return None };
+        handle.strip_prefix(PAUSED)?.parse().ok()
+    }
+
+    fn not_open(&self) -> Failure {
+        // The protocol wants a state that is not the server's own to be an error.
+        self.set_reply(Err(ErrorData::invalid_params(NOT_OPEN, None)));
+        Failure::new(DenialCode::ApprovalUnknown, NOT_OPEN)
     }
 }
 
@@ -355,7 +383,7 @@ fn decided(answer: &ElicitResult) -> Result<bool, Failure> {
 /// Returns the text for the user: the tool, and what it would change or its arguments. Characters that
 /// hide text are escaped.
 fn message(proposal: &Proposal) -> String {
-    let Proposal { tool, args, diff, change: _, tree: _, flow, for_session: _ } = proposal;
+    let Proposal { tool, args, diff, flow, .. } = proposal;
     let question = match flow {
         Some(flow) => format!("May {tool} go on? Note that {flow}."),
         None => format!("May {tool} be called?"),
@@ -388,6 +416,7 @@ mod tests {
             tree: None,
             flow: None,
             for_session: false,
+            paused: None,
         }
     }
 

@@ -14,6 +14,7 @@ use std::vec;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use cofferdam_core::policy::OWN;
@@ -37,7 +38,7 @@ const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The state of a workspace at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     digest: [u8; 32],
     /// In nanoseconds since the epoch: earlier changes have an earlier time, later ones do not.

@@ -108,7 +108,7 @@ impl Transaction {
     }
 
     /// Writes the next revision with its images.
-    fn write_revision(
+    pub(crate) fn write_revision(
         &self,
         proposals: &Proposals,
         changes: &[Change],

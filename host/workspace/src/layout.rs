@@ -24,5 +24,8 @@ pub(crate) const CACHE: &str = "cache";
 /// The directory of proposals: held commits, with their images.
 pub(crate) const PROPOSALS: &str = "proposals";
 
+/// The directory of paused calls.
+pub(crate) const PAUSED: &str = "paused";
+
 /// The directory of what sessions are to be told.
 pub(crate) const NOTICES: &str = "notices";

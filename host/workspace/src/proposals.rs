@@ -72,6 +72,11 @@ pub(crate) struct Proposals {
 }
 
 impl Proposals {
+    /// A directory like that of proposals, for something else.
+    pub(crate) fn at(own: Arc<Own>, directory: OwnedFd) -> Self {
+        Self { own, directory: Arc::new(directory) }
+    }
+
     /// Opens the directory, if it exists.
     pub(crate) fn existing(own: Arc<Own>) -> io::Result<Option<Self>> {
         let directory = own::existing_directory(&*own, PROPOSALS)?;

@@ -102,6 +102,7 @@ pub(super) fn open(root: &Path) -> Arc<Workspace> {
 
 mod executed;
 mod held;
+mod paused;
 mod recovery;
 
 const REPLACE: Opening = Opening { read: false, create: true, exclusive: false, truncate: true };

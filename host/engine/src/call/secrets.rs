@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
+
 use cofferdam_core::policy::{Origin, SecretFiles};
 use cofferdam_text::{shorten, visible};
 
@@ -15,7 +17,7 @@ const MAX_NAMED_FILES: usize = 8;
 const MAX_NAME_BYTES: usize = 400;
 
 /// What has been read of a secret: by its files' names, or what else may have read it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SecretRead {
     /// The name of the secret in the settings.
     pub secret: String,

@@ -20,7 +20,7 @@ pub(super) struct Approved {
     /// The digest of the change, if the user approved a diff.
     pub(super) change: Option<[u8; 32]>,
     /// The state of the workspace that must not change until the call has run.
-    tree: Option<Fingerprint>,
+    pub(super) tree: Option<Fingerprint>,
     /// Whether the user saw this call. If not, an earlier one was approved for the session.
     pub(super) was_shown: bool,
 }
@@ -57,7 +57,8 @@ impl Host {
             let (diff, change) = preview.map(|Preview { diff, digest }| (diff, digest)).unzip();
             let args = call.call().args().clone();
             let for_session = true;
-            let proposal = Proposal { tool, args, diff, change, tree, flow: None, for_session };
+            let (flow, paused) = (None, None);
+            let proposal = Proposal { tool, args, diff, change, tree, flow, for_session, paused };
             let approval = self.ask_user(active, approver.as_ref(), &proposal).await?;
             Ok(Approved { change, tree: approval.tree, was_shown: true })
         };
@@ -112,7 +113,7 @@ impl Host {
     }
 
     /// The state of the workspace, for a question about a call of `tool`.
-    async fn fingerprint(&self, tool: &str) -> Result<Fingerprint, Failure> {
+    pub(super) async fn fingerprint(&self, tool: &str) -> Result<Fingerprint, Failure> {
         let workspace = Arc::clone(&self.services.workspace);
         let taken = blocking(move || workspace.fingerprint()).await;
         taken.map_err(|error| {
@@ -185,7 +186,7 @@ impl Host {
         // The usage of the preview is not recorded.
         let (run, id) = (active.run, active.id.clone());
         let secrets = Arc::clone(&active.secrets);
-        let preview = ActiveCall { run, id, usage: Arc::default(), secrets };
+        let preview = ActiveCall { run, id, usage: Arc::default(), secrets, progress: None };
         let tried =
             self.execute_call(&preview, call.clone(), transaction.overlay(), pending()).await;
         if let Outcome::Failed(failure) = tried {

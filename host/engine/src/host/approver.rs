@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::call::SecretFlow;
 use cofferdam_core::outcome::Failure;
 use cofferdam_plugin::digest::Digest;
-use cofferdam_workspace::Fingerprint;
+use cofferdam_workspace::{Fingerprint, PausedId};
 
 /// A call that the user has to approve.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +29,8 @@ pub struct Proposal {
     pub flow: Option<SecretFlow>,
     /// Whether the user may approve all calls of the tool in this session.
     pub for_session: bool,
+    /// The call that was paused for this question, and continues with the answer.
+    pub paused: Option<PausedId>,
 }
 
 /// A user's approval of a call.
@@ -45,7 +47,7 @@ pub struct Approval {
 impl Proposal {
     /// A digest of everything that was shown, in hexadecimal.
     pub fn digest(&self) -> String {
-        let Self { tool, args, diff, change, tree: _, flow, for_session: _ } = self;
+        let Self { tool, args, diff, change, tree: _, flow, for_session: _, paused: _ } = self;
         let mut shown = format!("{tool}\0{args}\0").into_bytes();
         // The diff depends on the time that is available to make it.
         match change {
@@ -67,6 +69,15 @@ pub trait Approver: Send + Sync {
     /// Whether the user was asked at an earlier call, so that the approval may refer to an earlier
     /// state of the workspace.
     fn was_asked(&self) -> bool;
+
+    /// Whether the user can be asked.
+    fn can_ask(&self) -> bool;
+
+    /// The paused call that the user was asked about at an earlier call, and has answered with this one.
+    fn resumes(&self) -> Option<PausedId>;
+
+    /// The failure of a call whose answer belongs to no open question.
+    fn not_open(&self) -> Failure;
 }
 
 impl fmt::Debug for dyn Approver {

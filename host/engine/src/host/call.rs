@@ -12,6 +12,7 @@ use super::context::{ActiveCall, RunContext, RunOptions};
 use super::ended::{Ended, Performed};
 use super::execute::refused;
 use super::executed::{named, not_written};
+use super::paused::{self, Progress};
 use crate::call::SecretGuard;
 use crate::dispatch::{self, Bounds, GrantedCall, ValidCall};
 use crate::journal::{self, Record};
@@ -35,7 +36,7 @@ impl Host {
         let id = uuid::Uuid::now_v7().to_string();
         let earlier = run.options.session.reads().all();
         let secrets = Arc::new(SecretGuard::new(Arc::clone(self.policy.secrets()), earlier));
-        let active = ActiveCall { run, id, usage: Arc::default(), secrets };
+        let mut active = ActiveCall { run, id, usage: Arc::default(), secrets, progress: None };
         let started = Instant::now();
         let name = call.name().to_owned();
         let begun = Begun::of(&call);
@@ -46,7 +47,13 @@ impl Host {
         } else {
             match self.allow(call, run, shared.is_some()) {
                 Err(failure) => (failure.into(), started),
-                Ok(granted) => self.make(&active, granted, shared).await,
+                Ok(granted) => match self.progress(&active, &granted, shared.is_some()).await {
+                    Err(failure) => (failure.into(), started),
+                    Ok(progress) => {
+                        active.progress = progress;
+                        self.make(&active, granted, shared).await
+                    }
+                },
             }
         };
         let latency = started.elapsed().saturating_sub(performed.asked);
@@ -125,16 +132,35 @@ impl Host {
     ) -> (Performed, Instant) {
         let approved = self.approved(active, &call).await;
         let started = Instant::now();
-        let approved = match approved {
+        let mut approved = match approved {
             Ok(approved) => approved,
             Err(failure) => return (failure.into(), started),
         };
         let mut asked = Duration::ZERO;
+        let progress = active.progress.as_deref();
         let mut performed = loop {
-            let same = active.secrets.may_ask().then(|| call.clone());
+            if let Some(progress) = progress.filter(|progress| progress.is_waiting()) {
+                let asking = Instant::now();
+                let answered = self.ask_paused(active, &call, progress).await;
+                asked += asking.elapsed();
+                match answered {
+                    Ok(answered) => approved = answered,
+                    Err(failure) => break failure.into(),
+                }
+            }
+            let may_repeat = progress.is_some() || active.secrets.may_ask();
+            let same = may_repeat.then(|| call.clone());
             let performed = self.try_once(active, call, shared, approved).await;
-            let (Some(flow), Some(same)) = (active.secrets.wanted(), same) else { break performed };
+            let Some(same) = same else { break performed };
             call = same;
+            if progress.is_some_and(Progress::is_waiting) {
+                continue;
+            }
+            // What a call has done before it was paused can't be done again.
+            let may_repeat = !progress.is_some_and(Progress::has_continued);
+            let Some(flow) = active.secrets.wanted().filter(|_| may_repeat) else {
+                break performed;
+            };
             let asking = Instant::now();
             let answered = self.approved_flow(active, &call, flow).await;
             asked += asking.elapsed();
@@ -198,27 +224,50 @@ impl Host {
             }
         };
         let is_held = options.hold || call.is_held() || transaction.is_stacked();
-        if is_held && call.needs_the_disk() {
+        let progress = active.progress.as_deref();
+        let has_continued = is_held && progress.is_some_and(Progress::forbid);
+        if is_held && (call.needs_the_disk() || has_continued) {
             return Err(dispatch::not_held(transaction.is_stacked()));
         }
+        let transaction = match progress {
+            Some(progress) => Self::resume(progress, transaction).await?,
+            None => transaction,
+        };
         let since = transaction.is_stacked().then(|| transaction.savepoint());
         let tree = Arc::clone(transaction.overlay());
-        let run = async { self.execute_call(active, call, &tree, cancelled).await.into() };
+        let run = async {
+            match progress.and_then(Progress::output) {
+                Some(output) => Outcome::Executed(output).into(),
+                None => self.execute_call(active, call, &tree, cancelled).await.into(),
+            }
+        };
         let performed = self.run_if_unchanged(&approved, changes_itself, run).await?;
+        if let Some(progress) = progress.filter(|progress| progress.is_waiting()) {
+            self.pause(active, progress, transaction).await?;
+            return Ok(performed);
+        }
         let Outcome::Executed(output) = performed.outcome else { return Ok(performed) };
+        if progress.is_some_and(Progress::has_unused_answer) {
+            return Err(dispatch::stop_failure(&paused::not_the_same(), &self.policy.limits()));
+        }
         let transaction = match approved.change {
             Some(shown) => Self::if_as_previewed(transaction, shown).await?,
             None => transaction,
         };
         let executed = transaction.executed(since.as_ref());
-        let may_ask = may_ask.as_ref().map(|call| (call, &approved));
+        // The user has seen the changes of a call that had ended before.
+        let is_seen = progress.is_some_and(|progress| progress.output().is_some());
+        let may_ask = may_ask.as_ref().filter(|_| !is_seen).map(|call| (call, &approved));
+        progress.inspect(|progress| progress.ended(&output));
         let (transaction, asked) =
             self.approved_changes(active, transaction, &executed, may_ask).await?;
         // Cancellation has no effect from here on: the changes are committed.
         if is_cancelled(options.cancel.as_ref()) {
             return Err(dispatch::cancelled());
         }
-        let (outcome, calls) = (Outcome::Executed(output), vec![active.id.clone()]);
+        let own = || vec![active.id.clone()];
+        let calls = progress.map_or_else(own, |progress| progress.ids(&active.id));
+        let outcome = Outcome::Executed(output);
         if is_held || active.usage.is_held() {
             let tools = vec![tool.qualified_name().to_string()];
             let held = self.hold(transaction, calls, tools, options).await?;

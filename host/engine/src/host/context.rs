@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::approver::Approver;
+use super::paused::Progress;
 use crate::call::{CallUsage, Observer, SecretGuard, Session};
 use crate::journal::Record;
 use crate::telemetry::Origin;
@@ -77,4 +78,6 @@ pub(super) struct ActiveCall<'a> {
     pub(super) id: String,
     pub(super) usage: Arc<CallUsage>,
     pub(super) secrets: Arc<SecretGuard>,
+    /// What it has done by calls of other tools, if it makes any.
+    pub(super) progress: Option<Arc<Progress>>,
 }

@@ -41,6 +41,9 @@ impl Host {
         let request = self.request(active, call, tree, control);
         let context = Arc::clone(&request.context);
         active.secrets.begin();
+        if let Some(progress) = &active.progress {
+            active.secrets.add_nested(progress.reads());
+        }
         let answer = self.answered(prepared, request, cancelled).await;
         outcome(active, &tool, answer, &context.limits)
     }

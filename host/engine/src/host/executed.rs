@@ -8,6 +8,7 @@ use super::approval::Approved;
 use super::approver::Proposal;
 use super::cancel::cancelled;
 use super::context::{ActiveCall, RunContext};
+use super::paused::pending;
 use crate::dispatch::{self, GrantedCall};
 use crate::runtime::blocking;
 use cofferdam_core::outcome::{DenialCode, Failure};
@@ -83,6 +84,12 @@ impl Host {
         let mut remarks = remarks.join("\n").into_bytes();
         remarks.extend_from_slice(b"\n\n");
         remarks.extend(diff);
+        if let Some(progress) = &active.progress
+            && progress.ask_about_changes(&remarks, digest)
+        {
+            self.pause(active, progress, transaction).await?;
+            return Err(pending());
+        }
         let (tool, args) = (call.call().tool().qualified_name().into(), call.call().args().clone());
         let proposal = Proposal {
             tool,
@@ -92,6 +99,7 @@ impl Host {
             tree: None,
             flow: None,
             for_session: false,
+            paused: None,
         };
         let asked = Instant::now();
         tokio::select! {

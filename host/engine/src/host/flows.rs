@@ -39,6 +39,7 @@ impl Host {
             tree: None,
             flow: shown,
             for_session: false,
+            paused: None,
         };
         tokio::select! {
             approved = self.ask_user(active, approver.as_ref(), &proposal) => approved.map_err(|failure| {

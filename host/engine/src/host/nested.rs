@@ -18,6 +18,7 @@ use super::context::{ActiveCall, RunContext, RunOptions};
 use super::ended::Performed;
 use super::execute::outcome;
 use super::executed::not_written;
+use super::paused::{self, Answer, Progress, Recorded};
 use crate::call::{Control, Observer, Stop};
 use crate::capability::wit::host::tools::{Effects, Failure as NestedFailure, Request, Tool};
 use crate::capability::{CallContext, NestedCalls, cores};
@@ -36,9 +37,9 @@ pub(super) struct CallsOfTool {
     options: RunOptions,
     /// What the caller may access.
     scope: Scope,
-    calls: AtomicUsize,
-    written: AtomicU64,
-    files: AtomicU64,
+    /// The position of the next call among all that the caller makes.
+    next: AtomicUsize,
+    progress: Arc<Progress>,
 }
 
 impl Host {
@@ -60,9 +61,8 @@ impl Host {
             host: self.clone(),
             options,
             scope: call.permissions.scope.clone(),
-            calls: AtomicUsize::new(0),
-            written: AtomicU64::new(0),
-            files: AtomicU64::new(0),
+            next: AtomicUsize::new(0),
+            progress: active.progress.clone().unwrap_or_default(),
         })
     }
 }
@@ -86,18 +86,21 @@ impl NestedCalls for CallsOfTool {
     ) -> Result<Vec<Result<String, NestedFailure>>, Stop> {
         let mut results = Vec::with_capacity(requests.len());
         let mut left = caller.limits.transfer;
-        let mut requests = requests.into_iter().peekable();
+        let first = self.next.fetch_add(requests.len(), Ordering::Relaxed);
+        let mut requests = (first..).zip(requests).peekable();
         while let Some(first) = requests.next() {
             let mut group = vec![first];
-            if requests.peek().is_some() && self.only_reads(&group[0]) {
-                while let Some(next) = requests.next_if(|request| self.only_reads(request)) {
+            if requests.peek().is_some() && self.only_reads(&group[0].1) {
+                while let Some(next) = requests.next_if(|(_, request)| self.only_reads(request)) {
                     group.push(next);
                 }
             }
-            for done in side_by_side(group, |request| self.make(&request, caller, left)) {
+            let make =
+                |(position, request): (usize, Request)| self.made(position, &request, caller, left);
+            for done in side_by_side(group, make) {
                 let done = done?;
                 left = left.saturating_sub(done.as_ref().map_or(0, String::len));
-                results.push(done.map_err(|failure| nested_failure(&failure)));
+                results.push(done);
             }
             if left == 0 {
                 return Err(Stop::Limit(LimitCode::TransferLimit));
@@ -145,26 +148,52 @@ impl CallsOfTool {
         found.is_ok_and(|entry| entry.tool().only_reads())
     }
 
+    /// Returns the result of a call: what was recorded, if the caller was paused since.
+    ///
+    /// # Errors
+    /// Why the caller has to end.
+    fn made(
+        &self,
+        position: usize,
+        request: &Request,
+        caller: &CallContext,
+        most: usize,
+    ) -> Result<Result<String, NestedFailure>, Stop> {
+        match self.progress.recorded(position, request) {
+            Recorded::Nothing => {}
+            Recorded::Result(result) => return Ok(result),
+            Recorded::Other => return Err(paused::not_the_same()),
+        }
+        let done = self.make(position, request, caller, most)?;
+        let done = done.map_err(|failure| nested_failure(&failure));
+        self.progress.record(position, request, &done);
+        Ok(done)
+    }
+
     /// Makes one call, whose result may have `most` bytes.
     ///
     /// # Errors
     /// Why the caller has to end.
     fn make(
         &self,
+        position: usize,
         request: &Request,
         caller: &CallContext,
         most: usize,
     ) -> Result<Result<String, Failure>, Stop> {
-        if self.calls.fetch_add(1, Ordering::Relaxed) >= caller.limits.nested_calls {
+        if position >= caller.limits.nested_calls {
             return Err(Stop::Limit(LimitCode::NestedCallLimit));
         }
         let run = RunContext { options: &self.options, role: self.role(), scope: &self.scope };
         let done = match self.resolved(request, caller) {
-            Ok(call) => self.record(call, &run, caller),
+            Ok(call) => self.record(position, call, &run, caller),
             Err(failure) => Err(failure),
         };
         if let Some(stop) = caller.control.stop() {
             return Err(stop);
+        }
+        if self.progress.is_waiting() {
+            return Err(paused::waits());
         }
         match done {
             Ok(text) if text.len() > most => Err(Stop::Limit(LimitCode::TransferLimit)),
@@ -190,20 +219,22 @@ impl CallsOfTool {
     /// Makes a call and records it.
     fn record(
         &self,
+        position: usize,
         call: ValidCall,
         run: &RunContext<'_>,
         caller: &CallContext,
     ) -> Result<String, Failure> {
         let id = uuid::Uuid::now_v7().to_string();
         let secrets = Arc::new(caller.secrets.of_nested(self.options.session.reads()));
-        let active = ActiveCall { run, id, usage: Arc::default(), secrets };
+        let active = ActiveCall { run, id, usage: Arc::default(), secrets, progress: None };
         let (begun, started) = (Begun::of(&call), Instant::now());
         let tool = Arc::clone(call.tool());
-        let performed = self.perform(&active, call, caller).unwrap_or_else(Performed::from);
+        let performed = self.perform(position, &active, call, caller);
+        let performed = performed.unwrap_or_else(Performed::from);
         let mut record = begun.record(&active, &performed, started.elapsed());
         record.parent = Some(caller.id.clone());
         caller.secrets.add_nested(active.secrets.own());
-        self.written.fetch_add(record.written_bytes, Ordering::Relaxed);
+        self.progress.written.fetch_add(record.written_bytes, Ordering::Relaxed);
         self.host.record(record, Some(&tool), &self.options.origin);
         match performed.outcome {
             Outcome::Executed(output) => Ok(output.to_string()),
@@ -214,11 +245,12 @@ impl CallsOfTool {
     /// Grants a call and executes it in its caller's transaction, which is as before if it fails.
     fn perform(
         &self,
+        position: usize,
         active: &ActiveCall<'_>,
         call: ValidCall,
         caller: &CallContext,
     ) -> Result<Performed, Failure> {
-        let mut call = self.allowed(active, call, caller)?;
+        let mut call = self.allowed(position, active, call, caller)?;
         self.lower(&mut call.limits, &caller.limits);
         let (host, plugin) = (&self.host, &call.call().tool().plugin);
         let granted = &call.permissions.grant.capabilities;
@@ -231,7 +263,7 @@ impl CallsOfTool {
         let request = host.request(active, call, &caller.tree, control);
         let (answer, spent) = runtime::call(&prepared, &request);
         drop(spent);
-        self.files.fetch_add(active.usage.files(), Ordering::Relaxed);
+        self.progress.files.fetch_add(active.usage.files(), Ordering::Relaxed);
         let mut performed =
             Performed::from(outcome(active, &tool, answer, &request.context.limits));
         let Some(savepoint) = savepoint else { return Ok(performed) };
@@ -253,6 +285,7 @@ impl CallsOfTool {
     /// Grants a call that its caller may make.
     fn allowed(
         &self,
+        position: usize,
         active: &ActiveCall<'_>,
         call: ValidCall,
         caller: &CallContext,
@@ -277,11 +310,21 @@ impl CallsOfTool {
             caller.usage.add_ask(&tool);
             return Ok(call);
         }
-        let message = format!(
-            "each call of '{tool}' needs the yes of a person (`ask` in the settings) before it runs, \
-             and a call by another tool does not wait for that; call it by itself"
-        );
-        Err(Failure::new(DenialCode::ApprovalNeeded, message))
+        if self.options.session.is_approved(&tool.to_string()) {
+            return Ok(call);
+        }
+        match self.progress.answer(position, &tool.to_string(), call.call().args()) {
+            Some(Answer::Yes) => Ok(call),
+            Some(Answer::No(failure)) => Err(failure),
+            Some(Answer::Asked) => Err(paused::pending()),
+            None => {
+                let message = format!(
+                    "each call of '{tool}' needs the yes of a person (`ask` in the settings) before it \
+                     runs, and nobody can be asked in the middle of this call; call it by itself"
+                );
+                Err(Failure::new(DenialCode::ApprovalNeeded, message))
+            }
+        }
     }
 
     /// Lowers what a call may write to what its caller may still write.
@@ -290,8 +333,8 @@ impl CallsOfTool {
             let taken = usize::try_from(taken.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
             most.saturating_sub(taken)
         };
-        limits.write = limits.write.min(left(own.write, &self.written));
-        limits.files = limits.files.min(left(own.files, &self.files));
+        limits.write = limits.write.min(left(own.write, &self.progress.written));
+        limits.files = limits.files.min(left(own.files, &self.progress.files));
     }
 }
 

@@ -459,21 +459,29 @@ impl<T: Strings> Strings for Result<T, Error> {
     }
 }
 
+impl<T: Strings> Strings for Vec<T> {
+    fn each(&mut self, change: &mut dyn FnMut(&mut String)) {
+        self.iter_mut().for_each(|one| one.each(change));
+    }
+}
+
+impl Strings for linting::Finding {
+    fn each(&mut self, change: &mut dyn FnMut(&mut String)) {
+        [&mut self.path, &mut self.code, &mut self.message].into_iter().for_each(&mut *change);
+        self.url.iter_mut().for_each(&mut *change);
+        if let Some(fix) = &mut self.fix {
+            change(&mut fix.description);
+            for edit in &mut fix.edits {
+                [&mut edit.path, &mut edit.text].into_iter().for_each(&mut *change);
+            }
+        }
+    }
+}
+
 impl Strings for linting::Report {
     fn each(&mut self, change: &mut dyn FnMut(&mut String)) {
         change(&mut self.raw);
-        for found in &mut self.findings {
-            [&mut found.path, &mut found.code, &mut found.message]
-                .into_iter()
-                .for_each(&mut *change);
-            found.url.iter_mut().for_each(&mut *change);
-            if let Some(fix) = &mut found.fix {
-                change(&mut fix.description);
-                for edit in &mut fix.edits {
-                    [&mut edit.path, &mut edit.text].into_iter().for_each(&mut *change);
-                }
-            }
-        }
+        self.findings.each(change);
     }
 }
 
