@@ -71,7 +71,7 @@ use cofferdam_workspace::{ListedProposal, ReviewError, Reviews, Workspace};
 
 pub use crate::call::SecretFlow;
 pub use approval::outdated;
-pub use approver::{Approval, Approver, Proposal};
+pub use approver::{Approval, Approver, NOT_OPEN, Proposal};
 pub use config::{Config, OpenError};
 pub use context::RunOptions;
 pub use pipeline::{Inputs, PipelineOptions, Source};

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::connection::Connection;
 use super::slot::{MAX_QUESTIONS, Slot};
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
-use cofferdam_engine::host::{Approval, Approver, Proposal, outdated};
+use cofferdam_engine::host::{Approval, Approver, NOT_OPEN, Proposal, outdated};
 use cofferdam_text::escape_control;
 use cofferdam_workspace::{Fingerprint, PausedId};
 
@@ -50,10 +50,6 @@ const MAX_SHOWN_BYTES: usize = 32 << 10;
 /// The message if the client can't ask its user.
 const CANNOT_ASK: &str = "this call needs the yes of a person, and this client can't ask (it does not \
                       support elicitation by forms)";
-
-/// The message if an answer belongs to no open question.
-const NOT_OPEN: &str = "the requestState is not that of an open question; make the call again without it \
-                        and without an answer";
 
 /// How the handle of a question begins for which a call was paused; its id follows.
 const PAUSED: &str = "paused-";

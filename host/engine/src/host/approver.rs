@@ -6,9 +6,13 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use crate::call::SecretFlow;
-use cofferdam_core::outcome::Failure;
+use cofferdam_core::outcome::{DenialCode, Failure};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::{Fingerprint, PausedId};
+
+/// The message if an answer belongs to no open question.
+pub const NOT_OPEN: &str = "the requestState is not that of an open question; make the call again without \
+                            it and without an answer";
 
 /// A call that the user has to approve.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,13 +75,19 @@ pub trait Approver: Send + Sync {
     fn was_asked(&self) -> bool;
 
     /// Whether the user can be asked.
-    fn can_ask(&self) -> bool;
+    fn can_ask(&self) -> bool {
+        true
+    }
 
     /// The paused call that the user was asked about at an earlier call, and has answered with this one.
-    fn resumes(&self) -> Option<PausedId>;
+    fn resumes(&self) -> Option<PausedId> {
+        None
+    }
 
     /// The failure of a call whose answer belongs to no open question.
-    fn not_open(&self) -> Failure;
+    fn not_open(&self) -> Failure {
+        Failure::new(DenialCode::ApprovalUnknown, NOT_OPEN)
+    }
 }
 
 impl fmt::Debug for dyn Approver {
