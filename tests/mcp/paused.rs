@@ -10,7 +10,13 @@ use super::stdio::Session;
 use crate::support::Place;
 use crate::trial::configure;
 
-const SETTINGS: &str = "ask = ['shell.*']\n[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n";
+const SETTINGS: &str = "ask = ['shell.*']
+[grants.shell]
+files = 'write'
+process = ['bash']
+[roles.coder]
+tools = ['*']
+";
 
 /// Writes files and runs two programs, each of which appends to the file `ran`.
 const SCRIPT: &str = "files.write_file(path='a', content='staged\\n')
@@ -85,7 +91,7 @@ fn a_script_continues_where_it_was_in_another_process() {
     assert!(asked.contains("cat a >> ran; echo one"), "{asked}");
     // Nothing is changed, and no lock is held.
     let write = json!({"path": "c", "content": "c"}).to_string();
-    let other = place.run(&["--dry-run", "call", "files.write_file", &write]);
+    let other = place.run(&["call", "--dry-run", "files.write_file", &write]);
     assert_eq!(other.status, 0, "{other:?}");
     assert!(!place.workspace().join("a").exists() && paused(&place).len() == 1);
     server.stop();
@@ -163,14 +169,16 @@ fn only_a_call_that_was_paused_here_continues() {
     let (state, _) = question(&server, &arguments, None);
     let refused = |state: &str, arguments: &Value| {
         let answer = answered(&server, arguments, (state, &yes()));
-        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        assert_eq!(answer["error"]["code"], -32602, "{state}: {answer}");
         assert!(!place.workspace().join("ran").exists());
     };
     refused("paused-0198f2b4-7e1c-7a30-9d58-3c1f0a6be2d4", &arguments);
     refused(&state, &json!({"code": format!("{SCRIPT}\n1")}));
     refused("paused-../../../etc", &arguments);
+    refused("made up", &arguments);
     // A program of this user that can write there has no key.
-    let file = place.workspace().join(".cofferdam/paused").join(&paused(&place)[0]).join("state");
+    let id = state.strip_prefix("paused-").unwrap();
+    let file = place.workspace().join(".cofferdam/paused").join(id).join("state");
     let kept = fs::read(&file).unwrap();
     let forged = String::from_utf8_lossy(&kept).replace("echo one", "echo 111").into_bytes();
     fs::write(&file, forged).unwrap();
@@ -194,7 +202,10 @@ fn a_question_about_changes_follows_those_about_programs() {
     assert!(asked.starts_with("May shell.run_command be called?"), "{asked}");
     let (second, asked) = question(&server, &arguments, Some((&first, &yes())));
     assert!(asked.starts_with("May python.run_python be called? It changes:"), "{asked}");
-    let number = asked.lines().find(|line| line.starts_with("+") && line.len() > 8).unwrap();
+    let number = asked
+        .lines()
+        .find(|line| line.get(1..).is_some_and(|digits| digits.parse::<u64>().is_ok()))
+        .unwrap();
     assert!(asked.contains("+++ b/a") && !place.workspace().join("a").exists(), "{asked}");
     let answer = answered(&server, &arguments, (&second, &yes()));
     assert_eq!(answer["result"]["structuredContent"]["value"], 0, "{answer}");
@@ -213,7 +224,7 @@ fn a_client_that_waits_is_asked_in_between() {
         assert_eq!(question["method"], "elicitation/create", "{question}");
         assert!(question["params"]["message"].as_str().unwrap().contains(words), "{question}");
         let write = json!({"path": "c", "content": "c"}).to_string();
-        assert_eq!(place.run(&["--dry-run", "call", "files.write_file", &write]).status, 0);
+        assert_eq!(place.run(&["call", "--dry-run", "files.write_file", &write]).status, 0);
         session.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": yes()}));
     }
     let answer = session.answer(1);

@@ -1,6 +1,7 @@
 //! The checks that a change has to pass besides the tests.
 
 use std::panic::resume_unwind;
+use std::process::Command;
 use std::thread;
 
 use anyhow::Result;
@@ -18,6 +19,10 @@ pub const APART: [&str; 6] = [
     "plugins/symbols",
     "tests/smith",
 ];
+
+/// What makes cargo compile the project's own crates by clippy. `.ci/run` sets the same for the tests.
+const LINTING: [(&str, &str); 2] =
+    [("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"), ("CLIPPY_ARGS", "-Dwarnings")];
 
 /// Runs every check and stops at the first one that fails.
 ///
@@ -41,22 +46,28 @@ fn check(project: &Project) -> Result<()> {
     for directory in APART {
         step(&["fmt", "--check", "--manifest-path", &format!("{directory}/Cargo.toml")])?;
     }
-    // With the profile of the tests, whose build scripts and macros are then compiled once.
-    let clippy = ["clippy", "--profile", project.profile.host()];
-    step(&[&clippy[..], &["--workspace", "--all-targets", "--", "-D", "warnings"]].concat())?;
+    let mut build = linting();
+    build.current_dir(&project.root).args(["--profile", project.profile.host(), "--workspace"]);
+    run("building and linting everything", &mut build)?;
     for directory in tasks::TESTED_APART {
-        let mut clippy = cargo();
-        clippy
+        let mut build = linting();
+        build
             .current_dir(project.root.join(directory))
-            .args(["clippy", "--all-targets"])
             .args(tasks::APART_PROFILE)
             .arg("--target-dir")
-            .arg(project.target.join("apart"))
-            .args(["--", "-D", "warnings"]);
-        run(&format!("cargo clippy of {directory}"), &mut clippy)?;
+            .arg(project.target.join("apart"));
+        run(&format!("building and linting {directory}"), &mut build)?;
     }
     tasks::build(project)?;
     generated::check(project)?;
     fuzz::run_all(project)?;
     deny::check(project)
+}
+
+/// Builds all targets with clippy as the compiler, whose warnings are errors: to check them and to build
+/// them would compile all dependencies twice. With the same variables, `cargo test` builds nothing again.
+fn linting() -> Command {
+    let mut build = cargo();
+    build.args(["test", "--no-run", "--all-targets"]).envs(LINTING);
+    build
 }

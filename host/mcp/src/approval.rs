@@ -3,7 +3,7 @@
 //! client makes the call again with the user's answer.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
@@ -205,8 +205,11 @@ impl ClientApprover {
                 let for_session = decided(answer)?;
                 Ok(Approval { tree: proposal.tree, for_session })
             }
-            Channel::Answered(..) if proposal.paused.is_some() => {
-                Err(self.ask_by_result(proposal, params, Vec::new()))
+            Channel::Answered(handle, _) if proposal.paused.is_some() => {
+                match self.resumes().is_some() || self.asked(handle).is_some() {
+                    true => Err(self.ask_by_result(proposal, params, Vec::new())),
+                    false => Err(self.not_open()),
+                }
             }
             Channel::Request(peer) => {
                 let for_session = decided(&self.elicit(peer, params).await?)?;
@@ -262,6 +265,15 @@ impl ClientApprover {
         })
     }
 
+    /// The question that the answer belongs to, if it is open.
+    fn asked(&self, handle: &str) -> MutexGuard<'_, Option<Question>> {
+        let mut question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
+        if question.is_none() {
+            *question = self.pending.take(handle, self.role.as_deref());
+        }
+        question
+    }
+
     /// Compares a call that comes with the user's answer with what the user was shown. If the user has
     /// approved that, and the call needs another approval, asks again.
     fn answered(
@@ -272,10 +284,7 @@ impl ClientApprover {
         params: ElicitRequestParams,
     ) -> Result<Approval, Failure> {
         let digest = proposal.digest();
-        let mut question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
-        if question.is_none() {
-            *question = self.pending.take(handle, self.role.as_deref());
-        }
+        let mut question = self.asked(handle);
         let Some(question) = &mut *question else { return Err(self.not_open()) };
         let approved =
             |digest: &str| question.earlier.iter().find(|answered| answered.digest == digest);
@@ -310,7 +319,7 @@ impl Approver for ClientApprover {
 
     fn resumes(&self) -> Option<PausedId> {
         let Channel::Answered(handle, _) = &self.channel else { return None };
-        handle.strip_prefix(PAUSED)?.parse().ok()
+        handle.strip_prefix(PAUSED).map(|id| id.parse().unwrap_or_default())
     }
 
     fn not_open(&self) -> Failure {

@@ -48,7 +48,7 @@ const MAX_PAUSED: usize = 32;
 const MAX_AGE: i64 = 24 * 60 * 60;
 
 /// The id of a paused call: a UUID of version 7. It can't be guessed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PausedId(Uuid);
 
 impl PausedId {

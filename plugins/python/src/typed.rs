@@ -117,9 +117,23 @@ fn argument(message: &str, place: TextSize, look: &Check<'_, '_>) -> Option<(Tex
     let is_certain = is_known && !found.contains(" | ") && !found.contains("Unknown");
     let said = match found.starts_with("CoroutineType") {
         true => not_awaited(),
-        false => format!("{} is {}, and not {found}", argument.name, argument.wanted),
+        false => {
+            let found = if argument.wanted.contains('"') { found } else { of_literal(found) };
+            format!("{} is {}, and not {found}", argument.name, argument.wanted)
+        }
     };
     is_certain.then_some((argument.value, said))
+}
+
+/// The type of a constant, `Literal[1]`; other types as they are.
+fn of_literal(found: &str) -> &str {
+    match found.strip_prefix("Literal[").and_then(|constant| constant.chars().next()) {
+        None => found,
+        Some('"' | '\'') => "str",
+        Some('b') => "bytes",
+        Some('T' | 'F') => "bool",
+        Some(_) => "int",
+    }
 }
 
 fn no_key(key: &str, dict: &Dict) -> String {

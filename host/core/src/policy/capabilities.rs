@@ -192,9 +192,10 @@ impl Capabilities {
         Self { files, scan, process, backends, cache, history, tools, ..Self::NONE }
     }
 
-    /// Whether a call may wait for programs: its own, those of backends, or agents.
+    /// Whether a call may wait for programs: its own, those of backends, or agents. Checkers run none.
     pub fn runs_programs(&self) -> bool {
-        !self.process.is_empty() || !self.backends.is_empty() || !self.agents.is_empty()
+        let has_backends = self.backends.iter().any(|kind| *kind != BackendKind::Checker);
+        !self.process.is_empty() || has_backends || !self.agents.is_empty()
     }
 
     /// Whether an agent of this name may be given tasks.

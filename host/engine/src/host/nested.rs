@@ -310,10 +310,9 @@ impl CallsOfTool {
             caller.usage.add_ask(&tool);
             return Ok(call);
         }
-        if self.options.session.is_approved(&tool.to_string()) {
-            return Ok(call);
-        }
-        match self.progress.answer(position, &tool.to_string(), call.call().args()) {
+        let tool = tool.to_string();
+        let is_approved = self.options.session.is_approved(&tool);
+        match self.progress.answer(position, &tool, call.call().args(), is_approved) {
             Some(Answer::Yes) => Ok(call),
             Some(Answer::No(failure)) => Err(failure),
             Some(Answer::Asked) => Err(paused::pending()),

@@ -163,9 +163,15 @@ impl Progress {
         }
     }
 
-    /// The answer of the user about the call at a position. Without one, the user is asked about it if
-    /// the call may be paused.
-    pub(super) fn answer(&self, position: usize, tool: &str, args: &Value) -> Option<Answer> {
+    /// The answer of the user about the call at a position. `is_approved`: the user has approved all calls
+    /// of the tool. Otherwise the user is asked about it if the call may be paused.
+    pub(super) fn answer(
+        &self,
+        position: usize,
+        tool: &str,
+        args: &Value,
+        is_approved: bool,
+    ) -> Option<Answer> {
         let mut state = self.state();
         let Kept { question, .. } = &state.kept;
         if let Some((asked, _)) = &state.answered
@@ -176,6 +182,9 @@ impl Progress {
         {
             let (_, answer) = state.answered.take()?;
             return Some(answer.map_or_else(Answer::No, |()| Answer::Yes));
+        }
+        if is_approved {
+            return Some(Answer::Yes);
         }
         if !state.may_pause {
             return None;
