@@ -496,7 +496,7 @@ fn wrong_use_of_values_is_refused_before_anything_runs() {
             "for p in ['a']:\n    text = files.read_file(path=p)['contnet']",
             "did you mean 'content'?",
         ),
-        ("def f(path):\n    return files.read_file(path=path)['n']", "it has content"),
+        ("def f(path):\n    return files.read_file(path=path)['n']", "it has path, content"),
         ("files.read_file(path='a')['content'] + 1", "`+` is not supported"),
     ] {
         let said = failed(&place, &[], &format!("{write}{code}"), 1);

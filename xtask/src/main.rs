@@ -177,10 +177,12 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
         Command::GitApply { directory, scripts } => git_apply::run(&project, directory, scripts),
         Command::Commits { repository, count } => commits::run(&project, repository, *count),
         Command::AnswerSizes { directory, check } => {
-            answer_sizes::run(&project, directory.as_deref(), *check)
+            answer_sizes::run(&project.with_build(), directory.as_deref(), *check)
         }
-        Command::BugHunt { before, check } => bug_hunt::run(&project, before.as_deref(), *check),
-        Command::ScriptTasks { check } => script_tasks::run(&project, *check),
+        Command::BugHunt { before, check } => {
+            bug_hunt::run(&project.with_build(), before.as_deref(), *check)
+        }
+        Command::ScriptTasks { check } => script_tasks::run(&project.with_build(), *check),
         Command::Build => tasks::build(&project),
         Command::Demo => tasks::demo(&project),
         Command::Test { release, filter, arguments } => {

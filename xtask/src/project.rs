@@ -71,6 +71,12 @@ impl Project {
         Self { profile: Profile::Quick, ..self.clone() }
     }
 
+    /// This project with the build that there is: that of the tests if there is no release build.
+    #[must_use]
+    pub fn with_build(&self) -> Self {
+        if self.binary().is_file() { self.clone() } else { self.quick() }
+    }
+
     /// The path of a file or directory in the build of the host.
     pub fn built(&self, name: &str) -> PathBuf {
         self.target.join(self.profile.host()).join(name)

@@ -13,7 +13,7 @@ use crate::process::{self, cargo};
 use crate::programs;
 use crate::project::Project;
 use crate::smith;
-use crate::{answer_sizes, bug_hunt, demo};
+use crate::{answer_sizes, bug_hunt, demo, script_tasks};
 
 /// The built-in plugins.
 const BUILT_IN: Group = Group { sources: "plugins", packed: "plugins" };
@@ -108,6 +108,7 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
     if filter.is_none() {
         answer_sizes::run(project, None, true)?;
         bug_hunt::run(project, None, true)?;
+        script_tasks::run(project, true)?;
     }
     let mut tests = cargo();
     tests
