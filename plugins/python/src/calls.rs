@@ -56,6 +56,12 @@ impl Signature {
         Self { fields: all, aliases: other, defaults, is_open, output }
     }
 
+    /// The name in JSON of the argument that a keyword stands for.
+    pub fn own_name(&self, keyword: &str) -> Option<&str> {
+        let field = self.fields.get(keyword)?;
+        Some(self.aliases.get(keyword).unwrap_or(&field.name))
+    }
+
     /// The keywords of the arguments that are not other names of one: `path=..., text=...`.
     pub fn keywords(&self) -> String {
         let names = self.fields.keys().filter(|name| !self.aliases.contains_key(*name));

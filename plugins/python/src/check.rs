@@ -238,6 +238,8 @@ impl<'a, 'b> Check<'a, 'b> {
             let Some(field) = signature.fields.get(name.as_str()) else {
                 if !signature.is_open {
                     let near = nearest(name, signature.fields.keys().map(String::as_str));
+                    // It is meant, so it is not missing.
+                    given.extend(near.and_then(|near| signature.own_name(near)));
                     let advice = match near {
                         Some(near) => format!("did you mean {near}?"),
                         None => format!("it takes {}", signature.keywords()),
@@ -253,7 +255,7 @@ impl<'a, 'b> Check<'a, 'b> {
                 name: format!("{tool}: {name}"),
                 wanted: crate::signature::shown(&field.value),
             });
-            given.insert(signature.aliases.get(name.as_str()).unwrap_or(&field.name).as_str());
+            given.extend(signature.own_name(name));
             if let Some(found) = found(&keyword.value)
                 && !fits(&field.value, found)
             {

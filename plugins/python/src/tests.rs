@@ -241,7 +241,7 @@ fn a_script_is_checked_before_it_runs() {
         ),
         (
             "files.read_file(pth='a')",
-            "line 1, column 17: files.read_file has no keyword 'pth'; did you mean path?\nline 1, column 1: files.read_file needs path=...",
+            "line 1, column 17: files.read_file has no keyword 'pth'; did you mean path?\nNothing was run.",
         ),
         ("[files.read_file() for _ in x]", "line 1, column 2: files.read_file needs path=..."),
         (
