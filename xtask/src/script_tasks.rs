@@ -47,12 +47,15 @@ struct Task {
     direct: Direct,
 }
 
+/// Tools with their arguments.
+type Calls = Vec<(&'static str, Value)>;
+
 /// The same task by direct calls.
 enum Direct {
     /// Finds files by a search, reads how the text is used, and replaces a text in each.
     Replace { find: &'static str, old: &'static str, new: &'static str },
     /// Reads files, then gives the answer.
-    Read { calls: fn(&Path) -> Result<Vec<(&'static str, Value)>> },
+    Read { calls: fn(&Path) -> Result<Calls> },
     /// Reads each file of a directory, and writes it with a line in front.
     Head { directory: &'static str, line: &'static str },
 }
@@ -219,7 +222,7 @@ fn is_in(path: &str, directory: &str) -> bool {
 }
 
 /// Calls that read each file of a directory.
-fn read_all(root: &Path, directory: &str) -> Result<Vec<(&'static str, Value)>> {
+fn read_all(root: &Path, directory: &str) -> Result<Calls> {
     let paths = python_files(root)?.into_iter().filter(|path| is_in(path, directory));
     Ok(paths.map(|path| ("read_file", json!({"path": path}))).collect())
 }
@@ -300,11 +303,7 @@ fn replacements() -> Vec<Task> {
     ]
 }
 
-fn question(
-    title: &'static str,
-    script: &'static str,
-    calls: fn(&Path) -> Result<Vec<(&'static str, Value)>>,
-) -> Task {
+fn question(title: &'static str, script: &'static str, calls: fn(&Path) -> Result<Calls>) -> Task {
     Task { title, query: "glob read_file grep", script, direct: Direct::Read { calls } }
 }
 

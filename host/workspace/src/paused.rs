@@ -130,7 +130,7 @@ impl Transaction {
         let made = tidy(&all).map_err(own).and_then(|()| {
             let directory = own::directory(&all, &new).map_err(own)?;
             self.write_paused(&directory, &id, state)?;
-            disk::rename(&all, &new, &all, &id.to_string()).map_err(own)
+            disk::rename(&all, &new, &all, id.to_string()).map_err(own)
         });
         if made.is_err() {
             disk::remove_all(&all, &new).unwrap_or_else(|error| {

@@ -1,8 +1,11 @@
 //! Makes one call of a run: grants it, asks for approval, executes it in its transaction, records
 //! it.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use super::Host;
 use super::approval::Approved;
@@ -200,7 +203,7 @@ impl Host {
         approved: Approved,
     ) -> Result<Performed, Failure> {
         let options = active.run.options;
-        let mut cancelled = std::pin::pin!(cancelled(options.cancel.clone()));
+        let mut cancelled = pin!(cancelled(options.cancel.clone()));
         let changes_itself = call.asks_agents() || call.commits_to_git();
         let tool = Arc::clone(call.call().tool());
         if !call.may_write() {
@@ -215,24 +218,8 @@ impl Host {
         }
         let may_ask = self.executed(active.run) == Executed::Ask || call.calls_tools();
         let may_ask = may_ask.then(|| call.clone());
-        let transaction = tokio::select! {
-            begun = self.begin(options, call.limits.call) => {
-                begun.map_err(|error| dispatch::not_begun(&error))?
-            }
-            () = &mut cancelled => {
-                return Err(dispatch::cancelled());
-            }
-        };
-        let is_held = options.hold || call.is_held() || transaction.is_stacked();
+        let (transaction, is_held) = self.begun(active, &call, cancelled.as_mut()).await?;
         let progress = active.progress.as_deref();
-        let has_continued = is_held && progress.is_some_and(Progress::forbid);
-        if is_held && (call.needs_the_disk() || has_continued) {
-            return Err(dispatch::not_held(transaction.is_stacked()));
-        }
-        let transaction = match progress {
-            Some(progress) => Self::resume(progress, transaction).await?,
-            None => transaction,
-        };
         let since = transaction.is_stacked().then(|| transaction.savepoint());
         let tree = Arc::clone(transaction.overlay());
         let run = async {
@@ -248,7 +235,7 @@ impl Host {
         }
         let Outcome::Executed(output) = performed.outcome else { return Ok(performed) };
         if progress.is_some_and(Progress::has_unused_answer) {
-            return Err(dispatch::stop_failure(&paused::not_the_same(), &self.policy.limits()));
+            return Err(dispatch::stop_failure(&paused::not_the_same(), self.policy.limits()));
         }
         let transaction = match approved.change {
             Some(shown) => Self::if_as_previewed(transaction, shown).await?,
@@ -265,19 +252,62 @@ impl Host {
         if is_cancelled(options.cancel.as_ref()) {
             return Err(dispatch::cancelled());
         }
+        let is_held = is_held || active.usage.is_held();
+        let kept = self.keep(active, &tool, transaction, is_held).await?;
+        Ok(Performed { outcome: Outcome::Executed(output), executed, asked, ..kept })
+    }
+
+    /// Begins the transaction of a call, with what it had staged before it was paused. Returns it, and
+    /// whether its changes have to be held.
+    async fn begun(
+        &self,
+        active: &ActiveCall<'_>,
+        call: &GrantedCall,
+        cancelled: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(Transaction, bool), Failure> {
+        let options = active.run.options;
+        let transaction = tokio::select! {
+            begun = self.begin(options, call.limits.call) => {
+                begun.map_err(|error| dispatch::not_begun(&error))?
+            }
+            () = cancelled => {
+                return Err(dispatch::cancelled());
+            }
+        };
+        let is_held = options.hold || call.is_held() || transaction.is_stacked();
+        let progress = active.progress.as_deref();
+        let has_continued = is_held && progress.is_some_and(Progress::forbid);
+        if is_held && (call.needs_the_disk() || has_continued) {
+            return Err(dispatch::not_held(transaction.is_stacked()));
+        }
+        let transaction = match progress {
+            Some(progress) => Self::resume(progress, transaction).await?,
+            None => transaction,
+        };
+        Ok((transaction, is_held))
+    }
+
+    /// Commits the changes of a call, or holds them.
+    async fn keep(
+        &self,
+        active: &ActiveCall<'_>,
+        tool: &ToolEntry,
+        transaction: Transaction,
+        is_held: bool,
+    ) -> Result<Performed, Failure> {
+        let (options, name) = (active.run.options, tool.qualified_name());
         let own = || vec![active.id.clone()];
-        let calls = progress.map_or_else(own, |progress| progress.ids(&active.id));
-        let outcome = Outcome::Executed(output);
-        if is_held || active.usage.is_held() {
-            let tools = vec![tool.qualified_name().to_string()];
-            let held = self.hold(transaction, calls, tools, options).await?;
-            return Ok(Performed { executed, held, asked, ..Performed::from(outcome) });
+        let calls = active.progress.as_ref().map_or_else(own, |progress| progress.ids(&active.id));
+        let kept = Performed::from(Outcome::Executed(Value::Null));
+        if is_held {
+            let held = self.hold(transaction, calls, vec![name.to_string()], options).await?;
+            return Ok(Performed { held, ..kept });
         }
         let commit = self.commit(transaction, calls).await?;
         if let Some(commit) = &commit {
-            options.session.add(commit, vec![tool.qualified_name().parts().1.to_owned()]);
+            options.session.add(commit, vec![name.parts().1.to_owned()]);
         }
-        Ok(Performed { commit, executed, asked, ..Performed::from(outcome) })
+        Ok(Performed { commit, ..kept })
     }
 
     /// Executes a call in a shared transaction. Rolls back its changes if it fails.
