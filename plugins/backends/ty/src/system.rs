@@ -158,7 +158,8 @@ impl System for Workspace {
         if let Some(texts) = &self.texts {
             let texts = texts.lock().unwrap_or_else(PoisonError::into_inner);
             let inside = texts.keys().filter(|text| text.parent() == Some(path));
-            let entry = |text: &SystemPathBuf| Ok(DirectoryEntry::new(text.clone(), FileType::File));
+            let entry =
+                |text: &SystemPathBuf| Ok(DirectoryEntry::new(text.clone(), FileType::File));
             let entries: Vec<Result<DirectoryEntry>> = inside.map(entry).collect();
             return Ok(Box::new(entries.into_iter()));
         }
