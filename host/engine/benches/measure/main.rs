@@ -43,7 +43,7 @@ fn main() {
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let setup = Setup::new();
     let mut table = Table::default();
-    let parts: [(&str, Part); 15] = [
+    let parts: [(&str, Part); 16] = [
         ("compile", compile),
         ("call", fresh_call),
         ("threads", threads),
@@ -59,6 +59,7 @@ fn main() {
         ("inside", programs::inside),
         ("mcp-pipe", mcp::pipe),
         ("mcp-http", mcp::http),
+        ("scripts", mcp::scripts),
     ];
     for (name, part) in parts {
         if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {

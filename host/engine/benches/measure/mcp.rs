@@ -74,10 +74,22 @@ impl Server {
     }
 
     fn call(&mut self) -> Duration {
-        let params = json!({"name": self.tool, "arguments": {"path": "small"}});
+        self.call_with(&json!({"path": "small"}))
+    }
+
+    fn call_with(&mut self, arguments: &Value) -> Duration {
+        let params = json!({"name": self.tool, "arguments": arguments});
         let (answer, took) = self.ask("tools/call", &params);
         assert_eq!(answer["result"]["isError"], false, "{answer}");
         took
+    }
+
+    /// The median of many calls.
+    fn median(&mut self, arguments: &Value) -> Duration {
+        let mut times: Vec<Duration> =
+            (0..CALLS_PER_SAMPLE).map(|_| self.call_with(arguments)).collect();
+        times.sort_unstable();
+        times[CALLS_PER_SAMPLE / 2]
     }
 
     /// Resident memory in KiB.
@@ -116,18 +128,8 @@ pub fn pipe(setup: &Setup, table: &mut Table) {
         let mut command = Command::new(python);
         command.arg(script);
         let mut peer = Server::start(command, "echo");
-        let one = |server: &mut Server| {
-            let mut times: Vec<Duration> = (0..CALLS_PER_SAMPLE).map(|_| server.call()).collect();
-            times.sort_unstable();
-            times[CALLS_PER_SAMPLE / 2]
-        };
-        let mut medians = (Vec::new(), Vec::new());
-        alternate(20, || medians.0.push(one(&mut ours)), || medians.1.push(one(&mut peer)));
-        let median = |times: &mut Vec<Duration>| {
-            times.sort_unstable();
-            times[times.len() / 2]
-        };
-        let (own, other) = (median(&mut medians.0), median(&mut medians.1));
+        let small = json!({"path": "small"});
+        let (own, other) = medians(20, || ours.median(&small), || peer.median(&small));
         let what = format!(
             "MCP call of `read_file` over a pipe, p50 of {}, against echo on the Python SDK",
             20 * CALLS_PER_SAMPLE
@@ -146,6 +148,45 @@ pub fn pipe(setup: &Setup, table: &mut Table) {
     let after = ours.memory();
     let what = "resident memory of a server after 1,000 calls, and after 100,000 more";
     table.alone(what, &format!("{before} KiB, {after} KiB"), "flat");
+}
+
+/// The medians of two measurements that are made alternately.
+fn medians(
+    count: usize,
+    mut ours: impl FnMut() -> Duration,
+    mut peer: impl FnMut() -> Duration,
+) -> (Duration, Duration) {
+    let mut times = (Vec::new(), Vec::new());
+    alternate(count, || times.0.push(ours()), || times.1.push(peer()));
+    let median = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    (median(times.0), median(times.1))
+}
+
+/// Measures scripts over a pipe, against calls of a tool and against each other.
+pub fn scripts(setup: &Setup, table: &mut Table) {
+    let script = |code: &str, check: &str| json!({"code": code, "check": check});
+    let start = |tool| Server::start(serve(setup, &["--role", "main"]), tool);
+    let (mut python, mut files) = (start("python__run_python"), start("files__read_file"));
+    let (least, small) = (script("1+1", "before"), json!({"path": "small"}));
+    let times = medians(10, || python.median(&least), || files.median(&small));
+    table.row("script `1+1` over a pipe, p50, against a call of `read_file`", times, "<= 1.5");
+    let one = "len(files.read_file(path='small')['content'])";
+    let (checked, plain) = (script(one, "before"), script(one, "no"));
+    let mut other = start("python__run_python");
+    let (with, without) = medians(5, || python.call_with(&checked), || other.call_with(&plain));
+    table.row("script with one call, its types checked, against unchecked", (with, without), "");
+    let check = show(with.saturating_sub(without));
+    table.alone("the check of its types alone", &check, "<= 30 ms");
+    let many =
+        "n = 0\nfor _ in range(1000):\n    n += len(files.read_file(path='small')['content'])\nn";
+    let many = script(many, "no");
+    let (many, none) = medians(10, || python.call_with(&many), || other.call_with(&least));
+    let nested = many.saturating_sub(none);
+    let each = format!("{}, {}", show(nested), show(nested / 1000));
+    table.alone("1,000 calls of `read_file` in a script, and each", &each, "<= 60 ms, <= 40 us");
 }
 
 /// Measures concurrent clients over HTTP, for a minute.
