@@ -213,6 +213,25 @@ fn a_question_about_changes_follows_those_about_programs() {
     assert_eq!(ended_calls(&place, "shell.run_command", "executed"), 1);
 }
 
+/// Of calls side by side, those that nobody has to approve are made once.
+#[test]
+fn calls_beside_the_one_in_question_are_made_once() {
+    let place = place();
+    configure(&place, &SETTINGS.replace("'shell.*'", "'git.git_status'"));
+    place.git(&["init", "-q"]);
+    place.write("a", "a\n");
+    let server = Server::new(&place, &[]);
+    let code = "import asyncio\nfound = await asyncio.gather(git.git_diff(), git.git_status(), git.git_diff())\n\
+                len(found)";
+    let arguments = json!({"code": code});
+    let (state, asked) = question(&server, &arguments, None);
+    assert!(asked.starts_with("May git.git_status be called?"), "{asked}");
+    let answer = answered(&server, &arguments, (&state, &yes()));
+    assert_eq!(answer["result"]["structuredContent"]["value"], 3, "{answer}");
+    assert_eq!(ended_calls(&place, "git.git_diff", "executed"), 2);
+    assert_eq!(ended_calls(&place, "git.git_status", "executed"), 1);
+}
+
 /// Older clients are asked while they wait for the result. No thread and no lock is held meanwhile.
 #[test]
 fn a_client_that_waits_is_asked_in_between() {

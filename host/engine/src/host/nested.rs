@@ -160,14 +160,19 @@ impl CallsOfTool {
         most: usize,
     ) -> Result<Result<String, NestedFailure>, Stop> {
         match self.progress.recorded(position, request) {
+            Recorded::Nothing if self.progress.is_waiting() => return Err(paused::waits()),
             Recorded::Nothing => {}
             Recorded::Result(result) => return Ok(result),
             Recorded::Other => return Err(paused::not_the_same()),
         }
         let done = self.make(position, request, caller, most)?;
+        let is_pending = done.as_ref().is_err_and(paused::is_pending);
         let done = done.map_err(|failure| nested_failure(&failure));
-        self.progress.record(position, request, &done);
-        Ok(done)
+        // What has ended beside a call that the user is asked about is not done again.
+        if !is_pending {
+            self.progress.record(position, request, &done);
+        }
+        if self.progress.is_waiting() { Err(paused::waits()) } else { Ok(done) }
     }
 
     /// Makes one call, whose result may have `most` bytes.
@@ -191,9 +196,6 @@ impl CallsOfTool {
         };
         if let Some(stop) = caller.control.stop() {
             return Err(stop);
-        }
-        if self.progress.is_waiting() {
-            return Err(paused::waits());
         }
         match done {
             Ok(text) if text.len() > most => Err(Stop::Limit(LimitCode::TransferLimit)),

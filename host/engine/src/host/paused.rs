@@ -357,13 +357,12 @@ impl Host {
         };
         let mut state = progress.state();
         state.is_waiting = false;
-        let is = |failure: &Failure, code: &str| failure.code.as_str() == code;
+        let is_no = |failure: &Failure| failure.code.as_str() == DenialCode::Declined.as_str();
         let answer = match (answered, position) {
             (Ok(_), _) => Ok(()),
-            (Err(failure), Some(_)) if is(&failure, DenialCode::Declined.as_str()) => Err(failure),
+            (Err(failure), Some(_)) if is_no(&failure) => Err(failure),
             (Err(failure), _) => {
-                let is_open = is(&failure, SkippedCode::ApprovalPending.as_str());
-                if let Some(id) = state.paused.take().filter(|_| !is_open) {
+                if let Some(id) = state.paused.take().filter(|_| !is_pending(&failure)) {
                     self.discard_paused(id);
                 }
                 return Err(failure);
@@ -472,6 +471,11 @@ pub(super) fn waits() -> Stop {
 /// The failure of a call that the user is asked about.
 pub(super) fn pending() -> Failure {
     Failure::new(SkippedCode::ApprovalPending, PENDING)
+}
+
+/// Whether the user is asked about a call.
+pub(super) fn is_pending(failure: &Failure) -> bool {
+    failure.code.as_str() == SkippedCode::ApprovalPending.as_str()
 }
 
 /// Ends a caller that does not make the calls that it had made before it was paused.
