@@ -401,7 +401,7 @@ const ENDINGS: [&[&str]; 4] = [
     ],
     // A trap, or what the interpreter makes of it.
     &["x = []\nfor _ in range(99999): x = [x]\nx", "def f(): return [f()]\nf()"],
-    // A rejection: nobody can be asked.
+    // A rejection: no user can be asked.
     &["files.copy_path(path='kept', to='copied')"],
 ];
 

@@ -213,7 +213,7 @@ fn a_question_about_changes_follows_those_about_programs() {
     assert_eq!(ended_calls(&place, "shell.run_command", "executed"), 1);
 }
 
-/// Of calls side by side, those that nobody has to approve are made once.
+/// Of calls side by side, those that need no approval are made once.
 #[test]
 fn calls_beside_the_one_in_question_are_made_once() {
     let place = place();

@@ -50,7 +50,7 @@ struct Task {
 /// Tools with their arguments.
 type Calls = Vec<(&'static str, Value)>;
 
-/// The same task by direct calls.
+/// A task by direct calls.
 enum Direct {
     /// Finds files by a search, reads how the text is used, and replaces a text in each.
     Replace { find: &'static str, old: &'static str, new: &'static str },

@@ -61,7 +61,7 @@ pub enum BackendKind {
 }
 
 impl BackendKind {
-    /// All kinds.
+    /// All kinds, in the order of the enum.
     pub const ALL: [Self; 4] = [Self::Linter, Self::TestRunner, Self::Builder, Self::Checker];
 }
 

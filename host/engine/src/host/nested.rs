@@ -321,7 +321,7 @@ impl CallsOfTool {
             None => {
                 let message = format!(
                     "each call of '{tool}' needs the yes of a person (`ask` in the settings) before it \
-                     runs, and nobody can be asked in the middle of this call; call it by itself"
+                     runs, and no user can be asked during this call; call it by itself"
                 );
                 Err(Failure::new(DenialCode::ApprovalNeeded, message))
             }
