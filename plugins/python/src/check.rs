@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ruff_python_ast::visitor::{self, Visitor};
 use ruff_python_ast::{
-    Expr, ExprAttribute, ExprCall, ExprContext, ExprName, ExprSubscript, Parameters, Stmt,
-    StmtClassDef, StmtFunctionDef,
+    ExceptHandler, Expr, ExprAttribute, ExprCall, ExprContext, ExprName, ExprSubscript, Parameters,
+    Pattern, Stmt, StmtClassDef, StmtFunctionDef,
 };
 use ruff_python_parser::parse_module;
-use ruff_text_size::{Ranged as _, TextSize};
+use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use crate::calls::{Calls, nearest};
 use crate::typed::{self, Argument};
@@ -41,18 +41,21 @@ pub fn check(code: &str, variables: &[String], calls: &mut Calls<'_>) -> Checked
     if !look.used.is_empty() {
         let (found, said) = typed::check(&mut look, variables);
         note = said;
-        let lines: BTreeSet<usize> =
-            look.problems.iter().map(|(place, _)| line_of(code, *place)).collect();
+        // One problem of a line is enough: the checker says the same in other words.
+        let lines: BTreeSet<usize> = look
+            .problems
+            .iter()
+            .take(MAX_PROBLEMS)
+            .map(|(place, _)| line_of(code, *place))
+            .collect();
         let is_new = |(place, _): &(TextSize, String)| !lines.contains(&line_of(code, *place));
-        look.problems.extend(found.into_iter().filter(is_new));
+        look.problems.extend(found.into_iter().take(MAX_PROBLEMS).filter(is_new));
     }
     let mut problems: Vec<String> = Vec::new();
     look.problems.sort_by_key(|(place, _)| *place);
-    for (place, problem) in look.problems {
-        let line = shown(code, place, &problem);
-        if !problems.contains(&line) && problems.len() < MAX_PROBLEMS {
-            problems.push(line);
-        }
+    look.problems.dedup();
+    for (place, problem) in look.problems.into_iter().take(MAX_PROBLEMS) {
+        problems.push(shown(code, place, &problem));
     }
     Checked { problems, note }
 }
@@ -105,6 +108,23 @@ impl<'a> Visitor<'a> for Bound {
         visitor::walk_stmt(self, stmt);
     }
 
+    fn visit_except_handler(&mut self, handler: &'a ExceptHandler) {
+        let ExceptHandler::ExceptHandler(one) = handler;
+        self.names.extend(one.name.iter().map(ToString::to_string));
+        visitor::walk_except_handler(self, handler);
+    }
+
+    fn visit_pattern(&mut self, pattern: &'a Pattern) {
+        let name = match pattern {
+            Pattern::MatchAs(one) => one.name.as_ref(),
+            Pattern::MatchStar(one) => one.name.as_ref(),
+            Pattern::MatchMapping(one) => one.rest.as_ref(),
+            _ => None,
+        };
+        self.names.extend(name.map(ToString::to_string));
+        visitor::walk_pattern(self, pattern);
+    }
+
     fn visit_parameters(&mut self, parameters: &'a Parameters) {
         self.names.extend(parameters.iter().map(|parameter| parameter.name().to_string()));
         visitor::walk_parameters(self, parameters);
@@ -129,8 +149,14 @@ pub struct Check<'a, 'b> {
     pub used: BTreeMap<String, BTreeMap<String, String>>,
     /// The arguments of calls of tools, of nested calls after those around them.
     pub arguments: Vec<Argument>,
-    /// The keys that the script itself stores anywhere.
+    /// Where the calls of tools are.
+    pub tool_calls: Vec<TextRange>,
+    /// Texts that may be keys which the script itself stores: all but those that it only reads by.
     pub stored: BTreeSet<String>,
+    /// The bodies of `try` whose handlers catch wrong uses of values.
+    pub handled: Vec<TextRange>,
+    /// Whether functions give values to names outside of them, which the type checker does not follow.
+    pub rebinds: bool,
     /// Whether the script awaits calls.
     pub is_async: bool,
     problems: Vec<(TextSize, String)>,
@@ -138,19 +164,32 @@ pub struct Check<'a, 'b> {
 
 impl<'a> Visitor<'a> for Check<'_, '_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
-        if let Stmt::FunctionDef(StmtFunctionDef { is_async, .. }) = stmt {
-            self.is_async |= *is_async;
+        match stmt {
+            Stmt::FunctionDef(StmtFunctionDef { is_async, .. }) => self.is_async |= *is_async,
+            Stmt::Global(_) | Stmt::Nonlocal(_) => self.rebinds = true,
+            Stmt::Try(one) if one.handlers.iter().any(catches_wrong_values) => {
+                if let (Some(first), Some(last)) = (one.body.first(), one.body.last()) {
+                    self.handled.push(TextRange::new(first.start(), last.end()));
+                }
+            }
+            _ => {}
         }
         visitor::walk_stmt(self, stmt);
     }
 
     fn visit_expr(&mut self, expr: &'a Expr) {
+        if let Expr::Subscript(ExprSubscript { value, slice, ctx: ExprContext::Load, .. }) = expr
+            && slice.is_string_literal_expr()
+        {
+            return self.visit_expr(value);
+        }
         self.note(expr);
         if let Expr::Call(call) = expr
             && let Expr::Attribute(function) = &*call.func
             && let Some(tool) = self.tool(function)
         {
             if let Some(tool) = tool {
+                self.tool_calls.push(call.range());
                 self.arguments(&tool, call);
             }
             visitor::walk_arguments(self, &call.arguments);
@@ -173,6 +212,9 @@ impl<'a, 'b> Check<'a, 'b> {
             bound: BTreeSet::new(),
             used: BTreeMap::new(),
             arguments: Vec::new(),
+            tool_calls: Vec::new(),
+            handled: Vec::new(),
+            rebinds: false,
             stored: BTreeSet::new(),
             is_async: false,
             problems: Vec::new(),
@@ -181,22 +223,21 @@ impl<'a, 'b> Check<'a, 'b> {
 
     /// Notes what the type checker needs to know.
     fn note(&mut self, expr: &Expr) {
-        let key = match expr {
-            Expr::Await(_) => {
-                self.is_async = true;
-                None
+        match expr {
+            Expr::Await(_) => self.is_async = true,
+            Expr::StringLiteral(text) => {
+                self.stored.insert(text.value.to_str().to_owned());
             }
-            Expr::Subscript(ExprSubscript { slice, ctx: ExprContext::Store, .. }) => Some(&**slice),
-            Expr::Call(ExprCall { func, arguments, .. }) => match &**func {
-                Expr::Attribute(method) if method.attr.as_str() == "setdefault" => {
-                    arguments.args.first()
+            Expr::Call(ExprCall { func, arguments, .. }) => {
+                if let Expr::Attribute(method) = &**func
+                    && method.attr.as_str() == "update"
+                {
+                    let names =
+                        arguments.keywords.iter().filter_map(|keyword| keyword.arg.as_ref());
+                    self.stored.extend(names.map(ToString::to_string));
                 }
-                _ => None,
-            },
-            _ => None,
-        };
-        if let Some(Expr::StringLiteral(key)) = key {
-            self.stored.insert(key.value.to_str().to_owned());
+            }
+            _ => {}
         }
     }
 
@@ -276,6 +317,30 @@ impl<'a, 'b> Check<'a, 'b> {
     }
 }
 
+/// Whether a handler catches what a wrong use of a value raises.
+fn catches_wrong_values(handler: &ExceptHandler) -> bool {
+    const CAUGHT: [&str; 8] = [
+        "AttributeError",
+        "BaseException",
+        "Exception",
+        "IndexError",
+        "KeyError",
+        "LookupError",
+        "TypeError",
+        "ValueError",
+    ];
+    let ExceptHandler::ExceptHandler(handler) = handler;
+    let is_caught = |kind: &Expr| match kind {
+        Expr::Name(name) => CAUGHT.contains(&name.id.as_str()),
+        _ => true,
+    };
+    match handler.type_.as_deref() {
+        None => true,
+        Some(Expr::Tuple(kinds)) => kinds.iter().any(is_caught),
+        Some(kind) => is_caught(kind),
+    }
+}
+
 /// The type of a literal.
 fn found(value: &Expr) -> Option<&'static str> {
     Some(match value {
@@ -295,7 +360,8 @@ fn fits(wanted: &Type, found: &str) -> bool {
     match wanted {
         Type::Any => true,
         Type::Simple(name) => {
-            *name == found || found == "None" || (*name == "float" && found == "int")
+            let are_numbers = ["int", "float"].contains(name) && ["int", "float"].contains(&found);
+            *name == found || found == "None" || are_numbers
         }
         Type::Literal(_) => !matches!(found, "list" | "dict"),
         Type::List(_) => matches!(found, "list" | "None"),

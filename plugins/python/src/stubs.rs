@@ -95,6 +95,12 @@ impl Stubs {
         if fields.iter().any(|field| python_name(&field.name) != field.name) {
             return "dict[str, Any]".to_owned();
         }
+        let mut unique = name.to_owned();
+        while self.dicts.contains_key(&unique) {
+            unique.push('_');
+        }
+        let name = unique.as_str();
+        self.dicts.insert(name.to_owned(), Dict { tool: tool.to_owned(), keys: Vec::new() });
         let mut class = format!("class {name}(TypedDict):\n");
         for Field { name: key, value, is_required } in fields {
             let own = self.result(value, &format!("{name}{}", camel(key)), tool);

@@ -68,61 +68,127 @@ pub fn check(
     }
 }
 
-/// What a finding says about the use of tools, with its place in the script.
+/// What a finding says about the use of tools, with its place in the script. Types that the checker
+/// follows less well than the interpreter are let through, and so is what the script handles.
 fn problem(finding: &Finding, look: &Check<'_, '_>, stubs: &Stubs) -> Option<(TextSize, String)> {
     let place = offset(look.code, finding.line.checked_sub(1)?, finding.column)?;
+    let is_handled = look.handled.iter().any(|body| body.contains(place));
+    if is_handled || look.rebinds || look.code.contains('\r') {
+        return None;
+    }
     let message = finding.message.as_str();
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let may_be_right = message.contains(" | ") || message.contains(" in union");
-    let said = match finding.code.as_str() {
-        "invalid-argument-type" => return argument(message, place, look),
-        "invalid-key" => {
+    if finding.code == "invalid-argument-type" {
+        return argument(message, place, look);
+    }
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let of_async = quoted.iter().any(|kind| kind.starts_with("CoroutineType"));
+    let is_async = ["invalid-await", "not-iterable", "not-subscriptable", "unresolved-attribute"];
+    if of_async && (is_async.contains(&&*finding.code) || finding.code == "unsupported-operator") {
+        return Some((place, not_awaited()));
+    }
+    if message.contains(" in union") || message.contains(" may not ") {
+        return None;
+    }
+    if quoted.iter().any(|kind| *kind == "|=" || is_uncertain(kind)) {
+        return None;
+    }
+    let said = match (finding.code.as_str(), quoted.as_slice()) {
+        ("invalid-key", [dict, ..]) if message.starts_with("Unknown key ") => {
             let key = message.split('"').nth(1)?;
-            let dict = stubs.dicts.get(quoted.next()?)?;
+            let dict = stubs.dicts.get(*dict)?;
             (!look.stored.contains(key)).then(|| no_key(key, dict))?
         }
-        _ if may_be_right => return None,
-        "unresolved-attribute" => {
-            let (of, name) = (quoted.next()?, quoted.next()?);
-            if OF_FAILURES.contains(&name) || OF_DICTS.contains(&name) {
+        ("unresolved-attribute", [of, name]) if message.starts_with("Object of type") => {
+            if OF_FAILURES.contains(name) || OF_DICTS.contains(name) {
                 return None;
             }
-            match stubs.dicts.get(of) {
+            match stubs.dicts.get(*of) {
                 Some(dict) if dict.keys.iter().any(|key| key == name) => {
                     format!("a result of {} is a dict: write [\"{name}\"]", dict.tool)
                 }
                 Some(dict) => no_key(name, dict),
-                None if of.starts_with("CoroutineType") => not_awaited(),
-                None => message.to_owned(),
+                None => of_a_call(finding, place, look).then(|| message.to_owned())?,
             }
         }
-        "not-subscriptable" | "unsupported-operator" | "not-iterable" | "invalid-await" => {
-            match message.contains("`CoroutineType") {
-                true => not_awaited(),
-                false => message.to_owned(),
-            }
+        ("unsupported-operator" | "not-iterable", _) => {
+            of_a_call(finding, place, look).then(|| message.to_owned())?
         }
         _ => return None,
     };
     Some((place, said))
 }
 
+/// Whether a finding is about an expression in which a tool is called, whose type is exact.
+fn of_a_call(finding: &Finding, start: TextSize, look: &Check<'_, '_>) -> bool {
+    let end = || {
+        let line = finding.end_line?.checked_sub(1)?;
+        offset(look.code, line, finding.end_column?)
+    };
+    let Some(range) = end().filter(|end| *end > start).map(|end| TextRange::new(start, end)) else {
+        return false;
+    };
+    look.tool_calls.iter().any(|call| range.contains_range(*call))
+}
+
+/// Whether a value of a type may be of several, or is of a type whose values become JSON of another.
+fn is_uncertain(kind: &str) -> bool {
+    const OTHER: [&str; 10] = [
+        "Path",
+        "PosixPath",
+        "PurePath",
+        "PurePosixPath",
+        "dict_",
+        "enumerate[",
+        "filter[",
+        "map[",
+        "reversed[",
+        "zip[",
+    ];
+    let has_word = |word: &str| {
+        kind.split(|c: char| !c.is_alphanumeric() && c != '_').any(|part| part == word)
+    };
+    kind.contains(" | ")
+        || has_word("object")
+        || has_word("Unknown")
+        || has_word("Any")
+        || OTHER.iter().any(|other| kind.starts_with(other))
+        || kind.starts_with("tuple[")
+        || is_choice(kind)
+}
+
+/// Whether a type is one of several constants: `Literal["a", 1]`.
+fn is_choice(kind: &str) -> bool {
+    let Some((_, constants)) = kind.split_once("Literal[") else { return false };
+    let mut quote = None;
+    let mut is_escaped = false;
+    constants.chars().any(|c| {
+        match (quote, c) {
+            _ if is_escaped => is_escaped = false,
+            (Some(_), '\\') => is_escaped = true,
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => quote = Some(c),
+            (None, ',') => return true,
+            _ => {}
+        }
+        false
+    })
+}
+
 /// What a finding says about an argument of a tool.
 fn argument(message: &str, place: TextSize, look: &Check<'_, '_>) -> Option<(TextSize, String)> {
-    let argument =
-        look.arguments.iter().rfind(|argument| argument.range.contains_inclusive(place))?;
-    let found = message.rsplit("found ").next()?.trim_matches('`');
+    let argument = look.arguments.iter().find(|argument| argument.range.start() == place)?;
+    let (expected, found) = message.split_once("Expected `")?.1.split_once("`, found `")?;
+    let found = found.trim_end_matches('`');
+    if found.starts_with("CoroutineType") {
+        return Some((argument.value, not_awaited()));
+    }
     // A text or a number of which nothing more is known may be one of the constants.
-    let is_known = !argument.wanted.contains('"') || found.starts_with("Literal[");
-    let is_certain = is_known && !found.contains(" | ") && !found.contains("Unknown");
-    let said = match found.starts_with("CoroutineType") {
-        true => not_awaited(),
-        false => {
-            let found = if argument.wanted.contains('"') { found } else { of_literal(found) };
-            format!("{} is {}, and not {found}", argument.name, argument.wanted)
-        }
-    };
-    is_certain.then_some((argument.value, said))
+    let has_constants = expected.contains("Literal[");
+    if is_uncertain(found) || (has_constants && !found.starts_with("Literal[")) {
+        return None;
+    }
+    let found = if has_constants { found } else { of_literal(found) };
+    Some((argument.value, format!("{} is {}, and not {found}", argument.name, argument.wanted)))
 }
 
 /// The type of a constant, `Literal[1]`; other types as they are.

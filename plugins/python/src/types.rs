@@ -5,6 +5,9 @@ use serde_json::{Map, Value};
 /// The deepest nesting of types that is followed.
 const MAX_DEPTH: usize = 8;
 
+/// As how many levels a reference counts: the types of schemas that refer to themselves stay small.
+const REFERENCE_DEPTH: usize = MAX_DEPTH / 2;
+
 /// The largest number of alternatives of a union.
 const MAX_ALTERNATIVES: usize = 8;
 
@@ -83,7 +86,7 @@ fn of(schema: &Value, root: &Value, depth: usize) -> Type {
     let Some(fields) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else { return Type::Any };
     if let Some(target) = fields.get("$ref").and_then(Value::as_str) {
         let target = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-        return target.map_or(Type::Any, |target| of(target, root, depth + 1));
+        return target.map_or(Type::Any, |target| of(target, root, depth + REFERENCE_DEPTH));
     }
     if ["allOf", "not", "if"].iter().any(|key| fields.contains_key(*key)) {
         return Type::Any;

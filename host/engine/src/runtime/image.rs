@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use futures_util::FutureExt as _;
 use wasmtime::component::{Component, Instance, Lift, Linker, WasmList};
-use wasmtime::{Config, Engine, OptLevel, Result, Store};
+use wasmtime::{Config, Engine, OptLevel, Result, Store, StoreLimits, StoreLimitsBuilder};
 use wasmtime_wizer::{ComponentInstanceState, Wizer};
 
 use super::LoadError;
@@ -17,6 +17,12 @@ use cofferdam_plugin::pack;
 
 /// The export that prepares the memory.
 const INITIALIZE: &str = "initialize";
+
+/// The largest memory that it may use, in bytes.
+const MAX_MEMORY: usize = 1 << 30;
+
+/// How many instructions it may execute: some minutes of work.
+const FUEL: u64 = 300_000_000_000;
 
 /// Stands for all random numbers.
 const FIXED: u64 = 0x0063_6f66_6665_7264;
@@ -39,19 +45,22 @@ pub fn initialized(component: &[u8]) -> std::result::Result<Cow<'_, [u8]>, LoadE
 
 fn run(component: &[u8]) -> Result<Vec<u8>> {
     // The code runs once, so it is compiled fast.
-    let engine = Engine::new(Config::new().cranelift_opt_level(OptLevel::None))?;
+    let engine = Engine::new(Config::new().cranelift_opt_level(OptLevel::None).consume_fuel(true))?;
     let mut wizer = Wizer::new();
     // Without the export, the component would refer to a function that its module no longer has.
     wizer.init_func(INITIALIZE).keep_init_func(true);
     let (parsed, instrumented) = wizer.instrument_component(component)?;
     let instrumented = Component::new(&engine, &instrumented)?;
-    let mut linker = Linker::<()>::new(&engine);
+    let mut linker = Linker::<StoreLimits>::new(&engine);
     linker.allow_shadowing(true);
     linker.define_unknown_imports_as_traps(&instrumented)?;
     for (name, _) in instrumented.component_type().imports(&engine) {
         add_fixed(&mut linker, name)?;
     }
-    let mut store = Store::new(&engine, ());
+    let limits = StoreLimitsBuilder::new().memory_size(MAX_MEMORY).trap_on_grow_failure(true);
+    let mut store = Store::new(&engine, limits.build());
+    store.limiter(|limits| limits);
+    store.set_fuel(FUEL)?;
     let instance = linker.instantiate(&mut store, &instrumented)?;
     instance.get_typed_func::<(), ()>(&mut store, INITIALIZE)?.call(&mut store, ())?;
     let mut state = State { store, instance, error: None };
@@ -64,7 +73,7 @@ fn run(component: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Links an empty environment, an interface of fixed random numbers, or a clock that stands still.
-fn add_fixed(linker: &mut Linker<()>, interface: &str) -> Result<()> {
+fn add_fixed(linker: &mut Linker<StoreLimits>, interface: &str) -> Result<()> {
     let name = interface.split('@').next().unwrap_or_default();
     if name == "wasi:cli/environment" {
         let mut functions = linker.instance(interface)?;
@@ -96,7 +105,7 @@ fn add_fixed(linker: &mut Linker<()>, interface: &str) -> Result<()> {
 
 /// An instance whose memory is read.
 struct State {
-    store: Store<()>,
+    store: Store<StoreLimits>,
     instance: Instance,
     /// Why something could not be read.
     error: Option<wasmtime::Error>,
@@ -107,7 +116,7 @@ impl State {
         &mut self,
         interface: &str,
         function: &str,
-        take: impl FnOnce(&Store<()>, R) -> T,
+        take: impl FnOnce(&Store<StoreLimits>, R) -> T,
     ) -> Result<T> {
         let missing = || wasmtime::Error::msg(format!("{interface} has no {function}"));
         let (store, instance) = (&mut self.store, &self.instance);
@@ -124,7 +133,7 @@ impl State {
         &mut self,
         interface: &str,
         function: &str,
-        take: impl FnOnce(&Store<()>, R) -> T,
+        take: impl FnOnce(&Store<StoreLimits>, R) -> T,
     ) -> T {
         self.try_call(interface, function, take).unwrap_or_else(|error| {
             self.error.get_or_insert(error);
@@ -197,8 +206,12 @@ mod tests {
 
     #[test]
     fn a_trap_of_initialize_is_an_error() {
-        let error = initialized(&counter("unreachable")).unwrap_err();
-        assert!(error.to_string().contains("initialize"), "{error}");
+        // It ends, however long it would run, and has bounded memory.
+        let grow = "(loop (br_if 0 (i32.ne (memory.grow (i32.const 1000)) (i32.const -1))))";
+        for body in ["unreachable", grow] {
+            let error = initialized(&counter(body)).unwrap_err();
+            assert!(error.to_string().contains("initialize"), "{error}");
+        }
         assert!(initialized(b"no component").is_ok_and(|same| *same == *b"no component"));
     }
 }

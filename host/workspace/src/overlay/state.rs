@@ -1,8 +1,9 @@
 //! The changes of a transaction, and what it saw on the disk, as maps of places. No I/O.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::ops::Deref;
+use std::sync::{Arc, Weak};
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -54,13 +55,17 @@ pub(crate) struct Undo {
     pub(crate) directories: BTreeMap<String, i64>,
 }
 
-/// The changes by their places, with a log of what each one replaced since the first savepoint. So the
-/// cost of a savepoint does not grow with the number of changes.
+/// The changes by their places, with a log of what was replaced while there are savepoints. So the cost
+/// of a savepoint does not grow with the number of changes.
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     by_place: BTreeMap<String, Entry>,
     replaced: Vec<(String, Option<Entry>)>,
-    is_logged: bool,
+    /// The places in the log since the last savepoint: the first entry of each is enough.
+    logged: HashSet<String>,
+    /// The position of the log's first entry among all that were ever logged.
+    first: usize,
+    savepoints: Vec<Weak<()>>,
 }
 
 impl Deref for Entries {
@@ -74,38 +79,49 @@ impl Deref for Entries {
 impl Entries {
     pub(super) fn insert(&mut self, place: String, entry: Entry) {
         let old = self.by_place.insert(place.clone(), entry);
-        if self.is_logged {
+        self.log(place, old);
+    }
+
+    pub(super) fn remove(&mut self, place: &str) {
+        if let Some((place, old)) = self.by_place.remove_entry(place) {
+            self.log(place, Some(old));
+        }
+    }
+
+    fn log(&mut self, place: String, old: Option<Entry>) {
+        if !self.savepoints.is_empty() && self.logged.insert(place.clone()) {
             self.replaced.push((place, old));
         }
     }
 
-    pub(super) fn remove(&mut self, place: &str) {
-        let old = self.by_place.remove(place);
-        if self.is_logged && old.is_some() {
-            self.replaced.push((place.to_owned(), old));
+    /// A position in the log, to which [`Self::roll_back`] returns as long as the token is kept.
+    pub(super) fn position(&mut self) -> (usize, Arc<()>) {
+        self.savepoints.retain(|savepoint| savepoint.strong_count() > 0);
+        if self.savepoints.is_empty() {
+            self.first += self.replaced.len();
+            self.replaced.clear();
         }
-    }
-
-    /// A position in the log, to which [`Self::roll_back`] returns.
-    pub(super) fn position(&mut self) -> usize {
-        self.is_logged = true;
-        self.replaced.len()
+        self.logged.clear();
+        let token = Arc::new(());
+        self.savepoints.push(Arc::downgrade(&token));
+        (self.first + self.replaced.len(), token)
     }
 
     pub(super) fn roll_back(&mut self, position: usize) {
-        while self.replaced.len() > position {
+        while self.first + self.replaced.len() > position {
             match self.replaced.pop() {
                 Some((place, Some(old))) => drop(self.by_place.insert(place, old)),
                 Some((place, None)) => drop(self.by_place.remove(&place)),
-                None => {}
+                None => break,
             }
         }
+        self.logged.clear();
     }
 
     /// The changes that were not the same at a position of the log.
     pub(super) fn since(&self, position: usize) -> BTreeMap<String, Entry> {
         let mut before: BTreeMap<&str, Option<Entry>> = BTreeMap::new();
-        for (place, old) in self.replaced.iter().skip(position) {
+        for (place, old) in self.replaced.iter().skip(position.saturating_sub(self.first)) {
             before.entry(place).or_insert(*old);
         }
         let changed = before.into_iter().filter_map(|(place, old)| {
@@ -120,6 +136,8 @@ impl Entries {
 pub struct Savepoint {
     /// A position in the log of [`Entries`].
     pub(super) position: usize,
+    /// Keeps the log from that position on.
+    pub(super) _token: Arc<()>,
     pub(super) next: u32,
     pub(super) kept: u32,
     pub(super) undo: Option<Undo>,
@@ -159,5 +177,66 @@ impl OverlayState {
     pub(super) fn below(&self, place: &str) -> impl Iterator<Item = (&String, &Entry)> {
         let prefix = if place.is_empty() { String::new() } else { format!("{place}/") };
         self.entries.range(prefix.clone()..).take_while(move |(path, _)| path.starts_with(&prefix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(n: u32) -> Entry {
+        Entry::Staged(n, FileType::RegularFile)
+    }
+
+    /// Compares the log with copies of all entries.
+    #[test]
+    fn the_log_leads_back_as_a_copy_would() {
+        let mut state = 7_u64;
+        let mut below = |most: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % most
+        };
+        for _ in 0..200 {
+            let mut entries = Entries::default();
+            let mut saved: Vec<(usize, Arc<()>, BTreeMap<String, Entry>)> = Vec::new();
+            for n in 0..60 {
+                let place = below(6).to_string();
+                match below(8) {
+                    0 => {
+                        let (position, token) = entries.position();
+                        saved.push((position, token, entries.by_place.clone()));
+                    }
+                    1 => {
+                        if let Some((position, _, before)) = saved.pop() {
+                            let changed: BTreeMap<String, Entry> = entries
+                                .iter()
+                                .filter(|(place, entry)| before.get(*place) != Some(*entry))
+                                .map(|(place, entry)| (place.clone(), *entry))
+                                .collect();
+                            assert_eq!(entries.since(position), changed);
+                            entries.roll_back(position);
+                            assert_eq!(entries.by_place, before);
+                        }
+                    }
+                    2 => drop(saved.pop()),
+                    3 | 4 => entries.remove(&place),
+                    _ => entries.insert(place, entry(n)),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_log_stays_small() {
+        let mut entries = Entries::default();
+        for n in 0..10_000 {
+            let (position, token) = entries.position();
+            (0..10).for_each(|_| entries.insert("a".to_owned(), entry(n)));
+            assert_eq!(entries.since(position).len(), 1);
+            drop(token);
+        }
+        assert!(entries.replaced.len() <= 1);
     }
 }

@@ -379,8 +379,10 @@ impl Overlay {
     /// Returns a savepoint, to roll back to.
     pub fn savepoint(&self) -> Savepoint {
         let mut state = self.state();
+        let (position, _token) = state.entries.position();
         let savepoint = Savepoint {
-            position: state.entries.position(),
+            position,
+            _token,
             next: state.next,
             kept: state.kept,
             undo: state.undo.clone(),

@@ -49,8 +49,10 @@ pub fn prepare() {
 /// Checks the first text, which may import the others.
 ///
 /// # Errors
-/// If a path is not the name of a file, or there is no text.
+/// If a path is not the name of a file, or that of [`FIRST`], or there is no text.
 pub fn check(sources: &[(String, String)]) -> Result<Vec<Finding>> {
+    let is_own = sources.iter().any(|(path, _)| path == FIRST.0);
+    ensure!(!is_own, "'{}' is the checker's own", FIRST.0);
     let is_expected = sources.iter().skip(1).all(|(path, _)| path == STUBS);
     let prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner).take();
     prepared.filter(|_| is_expected).map_or_else(Texts::new, Ok)?.check(sources)
