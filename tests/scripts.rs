@@ -541,6 +541,62 @@ fn what_may_be_right_runs() {
     }
 }
 
+/// Scripts that work, although a type checker of Python has something to say about them.
+#[test]
+fn scripts_that_work_are_not_refused() {
+    let place = Place::new();
+    place.write("a", "one\n");
+    let read = |code: &str| format!("r = files.read_file(path='a')\n{code}");
+    for (code, wanted) in [
+        (
+            "found = None\nfor p in ['a']:\n    found = files.read_file(path=p)\nfound['content']"
+                .to_owned(),
+            json!("one\n"),
+        ),
+        (read("import re\nre.search('n', r['content'])[0]"), json!("n")),
+        (read("len(r.pop('content'))"), json!(4)),
+        (
+            read("def f(x: str):\n    return str(x)\nlen(f(1) + r['content'])"),
+            json!(5),
+        ),
+        (
+            read("for k, v in r.items():\n    if k == 'content':\n        n = v.upper()\nn"),
+            json!("ONE\n"),
+        ),
+        (read("c = r['size']\np = 'a' if c else 1\nlen(files.read_file(path=p)['content'])"), json!(4)),
+        (
+            "best = None\ndef visit(p):\n    global best\n    best = files.read_file(path=p)\n\
+             visit('a')\nbest.get('content')"
+                .to_owned(),
+            json!("one\n"),
+        ),
+        (
+            "def row(p):\n    r = {'n': 1}\n    r['path'] = p\n    return r\n\
+             len(files.read_file(path=row('A')['path'].lower())['content'])"
+                .to_owned(),
+            json!(4),
+        ),
+        (read("r.update({'mine': 1})\nr['mine']"), json!(1)),
+        (read("k = 'mine'\nr[k] = 1\nr[k]"), json!(1)),
+        (read("r.pop('mine', None)"), Value::Null),
+        (read("try:\n    n = r['total']\nexcept KeyError:\n    n = 0\nn"), json!(0)),
+        (
+            "import asyncio\na = await asyncio.gather(files.read_file(path='a'), \
+             files.read_file(path='a'))\na.append(1)\nlen(a)"
+                .to_owned(),
+            json!(3),
+        ),
+        ("files.read_file(path='a', limit=2.0)['content']".to_owned(), json!("one\n")),
+        (
+            "try:\n    files.read_file(path='b')\nexcept ToolError as grep:\n    r = str(grep)[:17]\nr"
+                .to_owned(),
+            json!("FileNotFoundError"),
+        ),
+    ] {
+        assert_eq!(value(&place, &code), wanted, "{code}");
+    }
+}
+
 #[test]
 fn without_the_type_checker_scripts_run_and_say_so() {
     let place = Place::new();
