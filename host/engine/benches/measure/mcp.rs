@@ -32,6 +32,21 @@ def echo(path: str) -> str:
 server.run()
 ";
 
+/// The other peer: ten calls of a function in a fresh session of a pool of interpreters. Prints the
+/// median in seconds.
+const POOL: &str = "\
+import statistics, time, pydantic_monty
+code = 'n = 0\\nfor _ in range(10):\\n    n += f(path=\"small\")\\nn'
+with pydantic_monty.Monty() as pool:
+    def run():
+        begin = time.perf_counter()
+        with pool.checkout() as session:
+            session.feed_run(code, external_lookup={'f': lambda path: 6})
+        return time.perf_counter() - begin
+    run()
+    print(statistics.median(run() for _ in range(500)))
+";
+
 /// A running server on standard input and output.
 struct Server {
     child: Child,
@@ -165,6 +180,14 @@ fn medians(
     (median(times.0), median(times.1))
 }
 
+/// Measures the pool, if it is installed.
+fn pool(setup: &Setup) -> Option<Duration> {
+    let python = setup.built.parent()?.join("clients/python/bin/python");
+    let output = Command::new(python).args(["-c", POOL]).output().ok()?;
+    let seconds = String::from_utf8(output.stdout).ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs_f64(seconds))
+}
+
 /// Measures scripts over a pipe, against calls of a tool and against each other.
 pub fn scripts(setup: &Setup, table: &mut Table) {
     let script = |code: &str, check: &str| json!({"code": code, "check": check});
@@ -180,6 +203,16 @@ pub fn scripts(setup: &Setup, table: &mut Table) {
     table.row("script with one call, its types checked, against unchecked", (with, without), "");
     let check = show(with.saturating_sub(without));
     table.alone("the check of its types alone", &check, "<= 30 ms");
+    let ten =
+        "n = 0\nfor _ in range(10):\n    n += len(files.read_file(path='small')['content'])\nn";
+    let ten = script(ten, "no");
+    match pool(setup) {
+        Some(peer) => {
+            let what = "script with ten calls over a pipe, against the pool of pydantic-monty";
+            table.row(what, (python.median(&ten), peer), "<= 0.5");
+        }
+        None => println!("pydantic-monty is not installed in target/clients/python"),
+    }
     let many =
         "n = 0\nfor _ in range(1000):\n    n += len(files.read_file(path='small')['content'])\nn";
     let many = script(many, "no");
