@@ -1,8 +1,10 @@
 //! The commands that combine other steps.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::num::NonZero;
 use std::panic::resume_unwind;
+use std::process::Command;
 use std::thread;
 
 use anyhow::Result;
@@ -110,10 +112,10 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
         bug_hunt::run(project, None, true)?;
         script_tasks::run(project, true)?;
     }
-    let mut tests = cargo();
+    let mut tests = cargo_test();
     tests
         .current_dir(&project.root)
-        .args(["test", "--profile", project.profile.host(), "--workspace", "--no-fail-fast"])
+        .args(["--profile", project.profile.host(), "--workspace", "--no-fail-fast"])
         .args(filter)
         .arg("--");
     if !arguments.iter().any(|argument| argument.starts_with("--test-threads")) {
@@ -122,10 +124,10 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
     tests.args(arguments);
     process::run("testing", &mut tests)?;
     for directory in TESTED_APART {
-        let mut tests = cargo();
+        let mut tests = cargo_test();
         tests
             .current_dir(project.root.join(directory))
-            .args(["test", "--no-fail-fast"])
+            .arg("--no-fail-fast")
             .args(APART_PROFILE)
             .arg("--target-dir")
             .arg(project.target.join("apart"))
@@ -135,6 +137,18 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
         process::run(&format!("testing {directory}"), &mut tests)?;
     }
     Ok(())
+}
+
+/// `cargo test`, whose tests do not inherit the compiler's wrapper ([`crate::ci`]): some of them run cargo.
+fn cargo_test() -> Command {
+    const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
+    let mut tests = cargo();
+    tests.arg("test");
+    if let Ok(wrapper) = env::var(WRAPPER) {
+        let setting = format!("build.rustc-workspace-wrapper={wrapper:?}");
+        tests.env_remove(WRAPPER).args(["--config", &setting]);
+    }
+    tests
 }
 
 /// How many tests run at a time: one and a half for each core, since tests wait for programs.
