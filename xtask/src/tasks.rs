@@ -105,13 +105,19 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
     let [guests, examples] = FOR_TESTS;
     build_with(project, &[BUILT_IN, guests, examples], None)?;
     programs::provide(project)?;
-    authors::provide(project)?;
-    smith::provide(project)?;
-    if filter.is_none() {
-        answer_sizes::run(project, None, true)?;
-        bug_hunt::run(project, None, true)?;
-        script_tasks::run(project, true)?;
-    }
+    // Side by side, since the answers are mostly waited for.
+    thread::scope(|scope| {
+        let provided = scope.spawn(|| {
+            authors::provide(project)?;
+            smith::provide(project)
+        });
+        if filter.is_none() {
+            answer_sizes::run(project, None, true)?;
+            bug_hunt::run(project, None, true)?;
+            script_tasks::run(project, true)?;
+        }
+        provided.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })?;
     let mut tests = cargo_test();
     tests
         .current_dir(&project.root)
