@@ -88,7 +88,8 @@ impl Post {
         };
         let settings = format!(
             "[programs]\ntier = 'A'\n[grants.courier]\nfiles = 'write'\nscan = true\ncache = true\n\
-             process = ['cat', 'git', 'python3']\n[grants.python]\nfiles = 'write'\ntools = true\n{}{}{settings}",
+             process = ['cat', 'git', 'python3']\n[grants.python]\nfiles = 'write'\ntools = true\n\
+             backends = ['checker']\n{}{}{settings}",
             origin("https://test.example"),
             origin("https://other.example"),
         );

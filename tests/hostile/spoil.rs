@@ -12,7 +12,7 @@ use crate::trial::{ALL, Trial, assert_failed};
 
 /// Limits that are short enough for a test.
 const LIMITS: &str =
-    "[limits]\ncall-ms = 1000\nhost-calls = 50000\nmemory-mb = 64\noutput-kb = 64\n";
+    "[limits]\ncall-ms = 1000\nhost-calls = 5000\nmemory-mb = 64\noutput-kb = 64\n";
 
 /// A workspace with files to overwrite.
 fn trial() -> Trial {

@@ -526,7 +526,7 @@ mod tests {
             (
                 "/backends",
                 json!([{"kind": "builder", "name": "a", "languages": ["go"]}]),
-                "backend 'a' needs 'languages' if it is a linter, and only then",
+                "backend 'a' needs 'languages' if it is a linter or checker, and only then",
             ),
             (
                 "/backends",

@@ -222,8 +222,10 @@ impl Walk {
 mod tests {
     #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
     use std::fs::{self, File, FileTimes};
+    use std::iter;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::path::Path;
+    use std::time::{Duration, Instant};
 
     use crate::tests::open;
 
@@ -296,6 +298,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().canonicalize().unwrap();
         make(&root);
+        // So that reading the workspace takes longer than a tick of the clock.
+        for file in 0..500 {
+            fs::write(root.join(format!("lib/{file}")), "").unwrap();
+        }
         let workspace = open(&root);
         let over = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -305,7 +311,11 @@ mod tests {
                 }
             });
             // On a busy machine, the other thread may not run.
-            let error = (0..1000).find_map(|_| workspace.fingerprint().err());
+            let end = Instant::now() + Duration::from_mins(1);
+            let error = iter::repeat_with(|| workspace.fingerprint().err())
+                .take_while(|_| Instant::now() < end)
+                .flatten()
+                .next();
             over.store(true, std::sync::atomic::Ordering::Relaxed);
             let error = error.unwrap().to_string();
             assert!(error.contains("log"), "{error}");
