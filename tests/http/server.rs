@@ -1,6 +1,6 @@
 //! A server with TLS whose responses a test defines: complete, slow, broken or endless ones.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -25,6 +25,8 @@ pub enum Step {
     Wait(Duration),
     /// Sends this and pauses, repeatedly, until the client closes the connection.
     Repeat(Vec<u8>, Duration),
+    /// Reads the body of a request without `Content-Length`.
+    ReadChunks,
     /// Reads until the client closes the connection.
     Drain,
 }
@@ -132,14 +134,7 @@ fn serve(
 }
 
 fn converse(stream: &mut (impl Read + Write), asked: &Mutex<Vec<String>>, answers: &Answers) {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut byte) {
-            Ok(1) => head.push(byte[0]),
-            _ => return,
-        }
-    }
+    let Ok(head) = read_to(stream, b"\r\n\r\n") else { return };
     let head = String::from_utf8_lossy(&head).into_owned();
     asked.lock().unwrap().push(head.clone());
     for step in answers(&head) {
@@ -155,12 +150,24 @@ fn converse(stream: &mut (impl Read + Write), asked: &Mutex<Vec<String>>, answer
                 }
                 thread::sleep(pause);
             },
-            Step::Drain => std::io::copy(stream, &mut std::io::sink()).map(drop),
+            Step::ReadChunks => read_to(stream, b"\r\n0\r\n\r\n").map(drop),
+            Step::Drain => io::copy(stream, &mut io::sink()).map(drop),
         };
         if done.is_err() {
             return;
         }
     }
+}
+
+/// Reads until what was read ends with `end`.
+fn read_to(stream: &mut impl Read, end: &[u8]) -> io::Result<Vec<u8>> {
+    let mut read = Vec::new();
+    let mut byte = [0];
+    while !read.ends_with(end) {
+        stream.read_exact(&mut byte)?;
+        read.push(byte[0]);
+    }
+    Ok(read)
 }
 
 /// A complete response.

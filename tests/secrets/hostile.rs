@@ -1,6 +1,7 @@
 //! Attempts to read a secret unnoticed, or to send it in another way.
 
 use std::fs;
+use std::iter;
 use std::os::unix::fs::symlink;
 
 use cofferdam_core::outcome::Outcome;
@@ -9,6 +10,7 @@ use cofferdam_engine::host::RunOptions;
 use serde_json::json;
 
 use super::{OWN, Post, SECRET, in_session};
+use crate::http::server::{Server, Step, answer};
 use crate::trial::failure;
 
 #[test]
@@ -84,7 +86,10 @@ fn a_secret_that_is_moved_or_copied_is_known() {
 
 #[test]
 fn a_body_that_is_written_after_the_secret_was_read_is_not_sent() {
-    let post = Post::new(SECRET);
+    // A server that answers earlier would receive nothing more.
+    let server =
+        Server::new(|_| iter::once(Step::ReadChunks).chain(answer(200, "", b"hello")).collect());
+    let post = Post::with(server, SECRET);
     let failure = failure(post.go(&RunOptions::default(), &[&["late", OWN, "config/prod.key"]]));
     assert_eq!(failure.code.as_str(), "SecretFlow", "{failure:?}");
     let results = post.went(&RunOptions::default(), &[&["late", OWN, "notes.txt"]]);
