@@ -75,7 +75,7 @@ fn clocks_are_coarse() {
 fn a_flood_of_output_is_truncated_with_a_mark() {
     for how in ["print", "print-error", "log"] {
         let started = Instant::now();
-        let (ended, peak) = command(&Place::new(), how, 1 << 30, &["-v"]);
+        let (ended, peak) = command(&Place::new(), how, 512 << 20, &["-v"]);
         assert_eq!(ended.json(), json!({"ok": true, "data": ""}), "{how}");
         assert!(ended.stderr.contains("[further messages of this call are dropped]"), "{how}");
         assert!(ended.stderr.len() < 100 << 10, "{how}: {} bytes", ended.stderr.len());
