@@ -18,11 +18,27 @@ pub(super) fn parent(pid: Pid) -> Option<i64> {
     field(pid, 4) // `ppid`
 }
 
-/// Whether a process is a descendant of this one.
+/// Whether a process is a descendant of this one, which its orphaned descendants become children of.
 pub(super) fn is_descendant(pid: Pid) -> bool {
     let own = i64::from(getpid().as_raw_nonzero().get());
+    let mut found = ancestors(pid);
+    loop {
+        if found.contains(&own) {
+            return true;
+        }
+        // If one of them has ended meanwhile, its children have another parent.
+        let again = ancestors(pid);
+        if again == found {
+            return false;
+        }
+        found = again;
+    }
+}
+
+/// The parent of a process, and so on, up to the first process or one that exists no more.
+fn ancestors(pid: Pid) -> Vec<i64> {
     let up = |pid: &i64| parent(Pid::from_raw(i32::try_from(*pid).ok()?)?);
-    iter::successors(parent(pid), up).any(|parent| parent == own)
+    iter::successors(parent(pid), up).collect()
 }
 
 /// What the kernel reports about a process or a thread.

@@ -4,7 +4,9 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait,
+};
 
 use super::groups::Groups;
 use super::procfs::{children, parse};
@@ -73,6 +75,10 @@ impl Tree {
                 }
                 Self::Descendants => {
                     groups.kill();
+                    // The topmost ones in any case: their children become children of this process.
+                    for child in children("self").unwrap_or_default() {
+                        let _ = kill_process(child, Signal::KILL);
+                    }
                     WaitOptions::NOHANG
                 }
             };

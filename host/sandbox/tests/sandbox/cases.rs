@@ -54,6 +54,7 @@ const CASES: &[(&str, Case)] = &[
     ("processes_within_the_limit_are_allowed", processes_within_the_limit_are_allowed),
     ("signals_do_not_interrupt_forks", signals_do_not_interrupt_forks),
     ("processes_that_keep_forking_away_die", processes_that_keep_forking_away_die),
+    ("orphans_that_create_groups_die", orphans_that_create_groups_die),
     ("a_daemon_dies_at_the_deadline", a_daemon_dies_at_the_deadline),
     ("a_daemon_dies_after_a_normal_end", a_daemon_dies_after_a_normal_end),
     ("nothing_survives_the_host", nothing_survives_the_host),
@@ -546,6 +547,14 @@ fn processes_that_keep_forking_away_die(setting: &Setting) {
     let report = place.run(command);
     assert_eq!((report.end, report.killed), (End::Limit(Limit::WallClock), true));
     assert!(start.elapsed() < IMMEDIATE, "{:?}", start.elapsed());
+}
+
+fn orphans_that_create_groups_die(setting: &Setting) {
+    let place = Place::new(setting);
+    let report = place.run(place.command(&["orphans"]));
+    assert_eq!((report.end, report.killed), (End::Exited(0), true));
+    assert!(report.wall < IMMEDIATE, "{:?}", report.wall);
+    assert!(place.survivors().is_empty());
 }
 
 fn a_daemon_dies_at_the_deadline(setting: &Setting) {

@@ -46,6 +46,7 @@ pub fn attack(arguments: &[&str]) {
         ["comets"] => comets(),
         ["daemon", heartbeat, last] => daemon(heartbeat, last),
         ["kill", rest @ ..] => kill(rest),
+        ["orphans"] => orphans(40),
         ["file-size"] => file_size(),
         ["fill", how] => crate::disk::fill(how),
         ["fill-hidden"] => crate::disk::fill_hidden(),
@@ -357,6 +358,46 @@ fn kill(pids: &[&str]) {
         unsafe { libc::kill(0, libc::SIGKILL) };
     }
     println!("still here");
+}
+
+/// Leaves processes that have each created a group while all of their many ancestors ended, of which
+/// nothing is left.
+fn orphans(count: u32) {
+    // SAFETY: the signal is set to "ignore".
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    for number in 0..count {
+        let moment = Instant::now() + Duration::from_millis(30);
+        if fork() == 0 {
+            orphan(moment, Duration::from_micros(10) * number);
+        }
+        std::thread::sleep(Duration::from_millis(60));
+    }
+}
+
+/// Ends at the moment, and a bit `later`, after it has started a process below many others that creates a
+/// group at the moment and stays.
+fn orphan(moment: Instant, later: Duration) -> ! {
+    const DEPTH: usize = 30;
+    let wait_until = |moment| {
+        while Instant::now() < moment {
+            std::hint::spin_loop();
+        }
+    };
+    // SAFETY: no pointers.
+    unsafe { libc::setsid() };
+    for _ in 0..DEPTH {
+        if fork() != 0 {
+            std::thread::sleep((moment + later).saturating_duration_since(Instant::now()));
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(0) };
+        }
+    }
+    wait_until(moment);
+    // SAFETY: no pointers.
+    unsafe { libc::setpgid(0, 0) };
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
 }
 
 fn file_size() {
