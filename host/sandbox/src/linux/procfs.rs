@@ -18,16 +18,17 @@ pub(super) fn parent(pid: Pid) -> Option<i64> {
     field(pid, 4) // `ppid`
 }
 
-/// Whether a process is a descendant of this one, which its orphaned descendants become children of.
+/// Whether a process is a descendant of this one. Descendants whose parent has ended count: the kernel
+/// makes them children of this process.
 pub(super) fn is_descendant(pid: Pid) -> bool {
     let own = i64::from(getpid().as_raw_nonzero().get());
-    let mut found = ancestors(pid);
+    let mut found = ancestors(pid, own);
     loop {
-        if found.contains(&own) {
+        if found.last() == Some(&own) {
             return true;
         }
-        // If one of them has ended meanwhile, its children have another parent.
-        let again = ancestors(pid);
+        // If an ancestor has ended while they were read, its children have another parent now.
+        let again = ancestors(pid, own);
         if again == found {
             return false;
         }
@@ -35,9 +36,13 @@ pub(super) fn is_descendant(pid: Pid) -> bool {
     }
 }
 
-/// The parent of a process, and so on, up to the first process or one that exists no more.
-fn ancestors(pid: Pid) -> Vec<i64> {
-    let up = |pid: &i64| parent(Pid::from_raw(i32::try_from(*pid).ok()?)?);
+/// The parent of a process, its parent, and so on, up to the process `last`, the first process of the
+/// namespace, or a process that does not exist any more.
+fn ancestors(pid: Pid, last: i64) -> Vec<i64> {
+    let up = |pid: &i64| match *pid == last {
+        true => None,
+        false => parent(Pid::from_raw(i32::try_from(*pid).ok()?)?),
+    };
     iter::successors(parent(pid), up).collect()
 }
 

@@ -75,7 +75,8 @@ impl Tree {
                 }
                 Self::Descendants => {
                     groups.kill();
-                    // The topmost ones in any case: their children become children of this process.
+                    // Each child, too: the children of a process that was killed become children of
+                    // this one.
                     for child in children("self").unwrap_or_default() {
                         let _ = kill_process(child, Signal::KILL);
                     }

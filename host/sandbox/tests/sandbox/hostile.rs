@@ -360,8 +360,8 @@ fn kill(pids: &[&str]) {
     println!("still here");
 }
 
-/// Leaves processes that have each created a group while all of their many ancestors ended, of which
-/// nothing is left.
+/// Leaves processes. Each has created a group while all of its ancestors below this process ended, without
+/// becoming zombies.
 fn orphans(count: u32) {
     // SAFETY: the signal is set to "ignore".
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
@@ -374,15 +374,10 @@ fn orphans(count: u32) {
     }
 }
 
-/// Ends at the moment, and a bit `later`, after it has started a process below many others that creates a
-/// group at the moment and stays.
+/// Starts a chain of processes. The last one creates a group at the `moment` and stays; the others end
+/// `later`.
 fn orphan(moment: Instant, later: Duration) -> ! {
     const DEPTH: usize = 30;
-    let wait_until = |moment| {
-        while Instant::now() < moment {
-            std::hint::spin_loop();
-        }
-    };
     // SAFETY: no pointers.
     unsafe { libc::setsid() };
     for _ in 0..DEPTH {
@@ -392,7 +387,9 @@ fn orphan(moment: Instant, later: Duration) -> ! {
             unsafe { libc::_exit(0) };
         }
     }
-    wait_until(moment);
+    while Instant::now() < moment {
+        std::hint::spin_loop();
+    }
     // SAFETY: no pointers.
     unsafe { libc::setpgid(0, 0) };
     loop {
