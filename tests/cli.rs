@@ -131,6 +131,7 @@ const COMMANDS: [&str; 62] = [
     "report summary",
     "review",
     "review accept",
+    "review answer",
     "review interactive",
     "review reject",
     "review show",

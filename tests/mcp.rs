@@ -10,6 +10,7 @@ mod frameworks;
 pub mod http;
 mod outputs;
 mod paused;
+mod questions;
 mod renewal;
 mod roles;
 pub mod server;

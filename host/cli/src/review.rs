@@ -1,10 +1,12 @@
-//! `cofferdam review`: lists, shows, accepts and rejects held changes.
+//! `cofferdam review`: lists, shows, accepts and rejects held changes, and answers questions of calls.
 
 use std::fmt::Write as _;
-use std::io::{self, BufRead as _, Write as _};
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
+use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Value, json};
 
 use super::args::{Decide, Format, Global, Review, ReviewCommand};
@@ -14,8 +16,8 @@ use cofferdam_core::policy::executed_by;
 use cofferdam_engine::journal::{CommitRecord, DecisionRecord, Entry, Event, Journal};
 use cofferdam_text::escape_control;
 use cofferdam_workspace::{
-    Chosen, Decided, Decision, FileReview, ListedProposal, Review as Reviewed, ReviewError,
-    Reviews, Transaction, Verdict, Workspace,
+    Chosen, Decided, Decision, FileReview, ListedProposal, Question, QuestionAnswer,
+    Review as Reviewed, ReviewError, Reviews, Transaction, Verdict, Workspace,
 };
 
 /// How long to wait for the workspace's lock while other processes change it.
@@ -26,6 +28,9 @@ const MAX_LISTED_PATHS: usize = 5;
 
 /// Who decides, in the record.
 const REVIEWER: &str = "cli";
+
+/// How often to look for questions.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub fn execute(global: &Global, args: &Review, output: &Output) -> Result<u8, CliError> {
     let workspace = Arc::new(setup::workspace(global)?);
@@ -42,6 +47,7 @@ pub fn execute(global: &Global, args: &Review, output: &Output) -> Result<u8, Cl
             }
             print(&decide(&workspace, &decision(args, Verdict::Reject)?)?, output)?;
         }
+        Some(ReviewCommand::Answer) => answer(&workspace, output)?,
         Some(ReviewCommand::Interactive { id }) => interactive(&workspace, &reviews, id, output)?,
     }
     Ok(exit::OK)
@@ -290,6 +296,72 @@ a - accept this hunk and all later ones of the file
 d - reject this hunk and all later ones of the file
 q - quit; what is not decided stays held
 ";
+
+/// Answers questions until the end of the input.
+fn answer(workspace: &Workspace, output: &Output) -> Result<(), CliError> {
+    let Some(listener) = workspace.listen()? else {
+        let message = "another process answers the questions of this workspace already";
+        return Err(CliError::usage(message.to_owned()));
+    };
+    if output.format() == Format::Text {
+        output.text("waiting for questions of calls\n")?;
+    }
+    loop {
+        for (id, question) in listener.questions()? {
+            show_question(&id, &question, output)?;
+            let Some(answer) = read_answer(&question, output)? else { return Ok(()) };
+            if !listener.answer(&id, &answer)? {
+                output.warnings(&["the call does not wait for an answer any more".to_owned()]);
+            }
+        }
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
+fn show_question(id: &str, question: &Question, output: &Output) -> Result<(), CliError> {
+    let Question { tool, session, client, role, text, for_session } = question;
+    if output.format() == Format::Json {
+        return output.json(&json!({
+            "question": id, "tool": tool, "session": session, "client": client, "role": role,
+            "text": text, "for_session": for_session,
+        }));
+    }
+    let mut head = format!("\nsession {}", escaped(session));
+    for (what, who) in [("role", role), ("client", client)] {
+        if let Some(who) = who {
+            let _ = write!(head, "  {what} {}", escaped(who));
+        }
+    }
+    output.text(&format!("{head}\n{}\n", escape_control(text)))
+}
+
+/// Reads lines until one is an answer. Returns `None` at the end of the input.
+fn read_answer(question: &Question, output: &Output) -> Result<Option<QuestionAnswer>, CliError> {
+    let keys = if question.for_session { "[y,s,n REASON]" } else { "[y,n REASON]" };
+    loop {
+        // What was typed before the question was shown is no answer to it.
+        if io::stdin().is_terminal() {
+            tcflush(io::stdin(), QueueSelector::IFlush).map_err(io::Error::from)?;
+        }
+        let asked = match output.format() {
+            Format::Text => format!("Yes {keys}? "),
+            Format::Json => String::new(),
+        };
+        let Some(line) = prompt(output, &asked)? else { return Ok(None) };
+        let (key, reason) = line.split_once(' ').unwrap_or((&line, ""));
+        return Ok(Some(match (key, reason) {
+            ("y", "") => QuestionAnswer::Once,
+            ("s", "") if question.for_session => QuestionAnswer::ForSession,
+            ("n", reason) => {
+                QuestionAnswer::No(Some(reason.to_owned()).filter(|reason| !reason.is_empty()))
+            }
+            _ => {
+                output.warnings(&[format!("answers are {keys}")]);
+                continue;
+            }
+        }));
+    }
+}
 
 /// Asks on standard output, and reads a line. Returns `None` at the end of the input.
 fn prompt(output: &Output, question: &str) -> Result<Option<String>, CliError> {

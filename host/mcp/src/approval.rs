@@ -1,8 +1,9 @@
 //! Asks the user of a client whether a call may be made. In sessions of older revisions, the server
-//! sends an elicitation request. Since 2026-07-28, the result says that input is required, and the
-//! client makes the call again with the user's answer.
+//! sends an elicitation request, and the user may answer at a terminal instead. Since 2026-07-28, the
+//! result says that input is required, and the client makes the call again with the user's answer.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,12 +18,16 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::Server;
+use super::call::client_name;
 use super::connection::Connection;
+use super::offer::Offer;
 use super::slot::{MAX_QUESTIONS, Slot};
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
 use cofferdam_engine::host::{Approval, Approver, NOT_OPEN, Proposal, outdated};
+use cofferdam_engine::runtime::blocking;
 use cofferdam_text::escape_control;
-use cofferdam_workspace::{Fingerprint, PausedId};
+use cofferdam_workspace::{AskedQuestion, Fingerprint, PausedId, Question, QuestionAnswer};
 
 /// The key of the question in a result that requires input.
 const QUESTION: &str = "approval";
@@ -51,14 +56,24 @@ const MAX_SHOWN_BYTES: usize = 32 << 10;
 const CANNOT_ASK: &str = "this call needs the yes of a person, and this client can't ask (it does not \
                       support elicitation by forms)";
 
+/// How a person answers for such a client.
+const AT_TERMINAL: &str =
+    "; a person who runs `cofferdam review answer` in the workspace can answer";
+
+/// Who has answered at a terminal, for the record.
+const TERMINAL_USER: &str = "the user of cofferdam review answer";
+
+/// How often to look for an answer at a terminal.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
 /// How the handle of a question begins for which a call was paused; its id follows.
 const PAUSED: &str = "paused-";
 
 /// The open questions of calls that clients make again.
 #[derive(Default)]
-pub(super) struct Pending(Mutex<HashMap<String, Question>>);
+pub(super) struct Pending(Mutex<HashMap<String, OpenQuestion>>);
 
-struct Question {
+struct OpenQuestion {
     /// The digest of the proposal that was shown.
     digest: String,
     /// The workspace when the user was asked.
@@ -91,13 +106,13 @@ impl Pending {
         }
         let handle = Uuid::new_v4().to_string();
         let (digest, tree, role) = (proposal.digest(), proposal.tree, role.map(str::to_owned));
-        let question = Question { digest, tree, role, asked: Instant::now(), earlier };
+        let question = OpenQuestion { digest, tree, role, asked: Instant::now(), earlier };
         questions.insert(handle.clone(), question);
         handle
     }
 
     /// Removes and returns the open question with this handle. A question of another role stays open.
-    fn take(&self, handle: &str, role: Option<&str>) -> Option<Question> {
+    fn take(&self, handle: &str, role: Option<&str>) -> Option<OpenQuestion> {
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         questions.get(handle).filter(|question| question.role.as_deref() == role)?;
         questions.remove(handle).filter(|question| question.asked.elapsed() < ANSWER_TIMEOUT)
@@ -110,13 +125,19 @@ pub(super) struct ClientApprover {
     /// The permit of the call, which is released while the user is asked.
     slot: Arc<Slot>,
     connection: Connection,
+    offer: Arc<Offer>,
     /// The role that the call is made under.
     role: Option<String>,
+    /// The names of the session and of the client.
+    session: String,
+    client: Option<String>,
+    /// Whether the user has answered at a terminal.
+    at_terminal: AtomicBool,
     channel: Channel,
     /// Whether the client has a session, for which all calls of a tool can be approved.
     has_session: bool,
     /// The question that was answered, once it was looked for.
-    question: Mutex<Option<Question>>,
+    question: Mutex<Option<OpenQuestion>>,
     /// What the client gets instead of a result, if it is asked or its answer is invalid.
     reply: Mutex<Option<Reply>>,
 }
@@ -140,9 +161,9 @@ enum Channel {
 
 impl ClientApprover {
     pub(super) fn new(
-        pending: Arc<Pending>,
+        server: &Server,
+        offer: &Arc<Offer>,
         slot: Arc<Slot>,
-        role: Option<&str>,
         request: &mut CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Self {
@@ -160,10 +181,20 @@ impl ClientApprover {
             _ => Channel::Request(context.peer.clone()),
         };
         let has_session = context.extensions.get::<Connection>().is_some();
-        let connection = Connection::of(&context.extensions);
-        let role = role.map(str::to_owned);
-        let (question, reply) = (Mutex::default(), Mutex::default());
-        Self { pending, slot, connection, role, channel, has_session, question, reply }
+        Self {
+            pending: Arc::clone(&server.shared.pending),
+            slot,
+            connection: Connection::of(&context.extensions),
+            offer: Arc::clone(offer),
+            role: server.role.clone(),
+            session: server.session(&context.extensions).name().to_string(),
+            client: client_name(context),
+            at_terminal: AtomicBool::new(false),
+            channel,
+            has_session,
+            question: Mutex::default(),
+            reply: Mutex::default(),
+        }
     }
 
     /// The permit of the call.
@@ -187,7 +218,7 @@ impl ClientApprover {
             requested_schema: form(proposal.for_session && self.has_session),
         };
         match &self.channel {
-            Channel::None => Err(Failure::new(DenialCode::ApprovalNeeded, CANNOT_ASK)),
+            Channel::None => self.wait(None, params, proposal).await,
             // Since 2026-07-28 this is an error of the protocol, which clients can act on.
             Channel::Undeclared => {
                 let elicitation = ClientCapabilities::builder().enable_elicitation().build();
@@ -211,10 +242,7 @@ impl ClientApprover {
                     false => Err(self.not_open()),
                 }
             }
-            Channel::Request(peer) => {
-                let for_session = decided(&self.elicit(peer, params).await?)?;
-                Ok(Approval { tree: proposal.tree, for_session })
-            }
+            Channel::Request(peer) => self.wait(Some(peer), params, proposal).await,
             Channel::Answered(handle, answer) => self.answered(handle, answer, proposal, params),
             Channel::Result => Err(self.ask_by_result(proposal, params, Vec::new())),
         }
@@ -237,36 +265,63 @@ impl ClientApprover {
         Failure::new(SkippedCode::ApprovalPending, "a person has to say yes first")
     }
 
-    /// Asks by a request to the client, and waits for the user's answer.
-    async fn elicit(
+    /// Asks by a request to the client and at a terminal, and waits for the first answer.
+    async fn wait(
         &self,
-        peer: &Peer<RoleServer>,
+        client: Option<&Peer<RoleServer>>,
         params: ElicitRequestParams,
-    ) -> Result<ElicitResult, Failure> {
+        proposal: &Proposal,
+    ) -> Result<Approval, Failure> {
+        let needed = |message| Failure::new(DenialCode::ApprovalNeeded, message);
+        let terminal = self.ask_at_terminal(proposal).await;
+        if client.is_none() && terminal.is_none() {
+            return Err(needed(format!("{CANNOT_ASK}{AT_TERMINAL}")));
+        }
         let asked = self.slot.aside(async {
             tokio::select! {
-                asked = peer.create_elicitation_with_timeout(params, Some(ANSWER_TIMEOUT)) => {
-                    asked.map_err(|error| error.to_string())
+                Some(answer) = from_client(client, params) => decided(&answer.map_err(needed)?),
+                Some(answer) = from_terminal(terminal, client.is_none()) => {
+                    let answer = answer.map_err(needed)?;
+                    self.at_terminal.store(true, Ordering::Relaxed);
+                    decided_at_terminal(answer)
                 }
                 () = self.connection.silent.cancelled() => {
-                    Err("the client has closed the connection".to_owned())
+                    Err(needed(unasked("the client has closed the connection")))
+                }
+                () = tokio::time::sleep(ANSWER_TIMEOUT), if client.is_none() => {
+                    Err(needed(unasked("no answer in time")))
                 }
             }
         });
-        let asked = asked.await.ok_or_else(|| {
+        let for_session = asked.await.ok_or_else(|| {
             let message = format!(
                 "{MAX_QUESTIONS} questions wait for the yes of a person already; try again later"
             );
             Failure::new(DenialCode::TooManyQuestions, message)
-        })?;
-        asked.map_err(|error| {
-            let message = format!("the person could not be asked: {error}");
-            Failure::new(DenialCode::ApprovalNeeded, message)
+        })??;
+        Ok(Approval { tree: proposal.tree, for_session })
+    }
+
+    /// Leaves the question for a user at a terminal, if there is one.
+    async fn ask_at_terminal(&self, proposal: &Proposal) -> Option<AskedQuestion> {
+        let question = Question {
+            tool: proposal.tool.clone(),
+            session: self.session.clone(),
+            client: self.client.clone(),
+            role: self.role.clone(),
+            text: message(proposal),
+            for_session: proposal.for_session && self.has_session,
+        };
+        let offer = Arc::clone(&self.offer);
+        let asked = blocking(move || offer.host.workspace().ask(&question)).await;
+        asked.unwrap_or_else(|error| {
+            tracing::warn!("a question can't be answered at a terminal: {error}");
+            None
         })
     }
 
     /// The question that the answer belongs to, if it is open.
-    fn asked(&self, handle: &str) -> MutexGuard<'_, Option<Question>> {
+    fn asked(&self, handle: &str) -> MutexGuard<'_, Option<OpenQuestion>> {
         let mut question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
         if question.is_none() {
             *question = self.pending.take(handle, self.role.as_deref());
@@ -314,7 +369,15 @@ impl Approver for ClientApprover {
     }
 
     fn can_ask(&self) -> bool {
-        !matches!(self.channel, Channel::None | Channel::Undeclared)
+        match self.channel {
+            Channel::None => self.offer.host.workspace().has_listener(),
+            Channel::Undeclared => false,
+            _ => true,
+        }
+    }
+
+    fn answered_by(&self) -> Option<&'static str> {
+        self.at_terminal.load(Ordering::Relaxed).then_some(TERMINAL_USER)
     }
 
     fn resumes(&self) -> Option<PausedId> {
@@ -333,6 +396,37 @@ impl Approver for ClientApprover {
 /// declares only URLs does not.
 fn takes_forms(client: &ClientCapabilities) -> bool {
     client.elicitation.as_ref().is_some_and(|can| can.form.is_some() || can.url.is_none())
+}
+
+/// Asks by a request to the client. Returns `None` if there is none.
+async fn from_client(
+    client: Option<&Peer<RoleServer>>,
+    params: ElicitRequestParams,
+) -> Option<Result<ElicitResult, String>> {
+    let asked = client?.create_elicitation_with_timeout(params, Some(ANSWER_TIMEOUT)).await;
+    Some(asked.map_err(unasked))
+}
+
+/// Waits for an answer at a terminal. If there will be none, returns an error if this is the
+/// only way to ask, and `None` otherwise.
+async fn from_terminal(
+    asked: Option<AskedQuestion>,
+    is_only: bool,
+) -> Option<Result<QuestionAnswer, String>> {
+    let asked = Arc::new(asked?);
+    loop {
+        tokio::time::sleep(POLL_INTERVAL).await;
+        let question = Arc::clone(&asked);
+        match blocking(move || question.answer()).await {
+            Ok(None) => {}
+            Ok(answer) => return answer.map(Ok),
+            Err(error) => return is_only.then(|| Err(unasked(error))),
+        }
+    }
+}
+
+fn unasked(why: impl std::fmt::Display) -> String {
+    format!("the person could not be asked: {why}")
 }
 
 /// The form of a question. Nothing in it is required: a client that shows only yes and no has that.
@@ -359,17 +453,7 @@ fn form(for_session: bool) -> ElicitationSchema {
 /// `Declined` with the user's reason.
 fn decided(answer: &ElicitResult) -> Result<bool, Failure> {
     let text = |name: &str| answer.content.as_ref()?.get(name)?.as_str();
-    let no = || {
-        let reason = text(REASON).map(str::trim).filter(|reason| !reason.is_empty());
-        let message = match reason {
-            Some(reason) => {
-                let end = reason.floor_char_boundary(MAX_REASON_BYTES);
-                format!("the person said no: {}", escape_control(&reason[..end]))
-            }
-            None => "the person said no".to_owned(),
-        };
-        Err(Failure::new(DenialCode::Declined, message))
-    };
+    let no = || Err(declined(text(REASON)));
     match answer.action {
         ElicitationAction::Accept => {
             match answer.content.as_ref().and_then(|content| content.get(ANSWER)) {
@@ -383,6 +467,28 @@ fn decided(answer: &ElicitResult) -> Result<bool, Failure> {
         ElicitationAction::Decline => no(),
         _ => Err(Failure::new(DenialCode::Declined, "the person did not answer")),
     }
+}
+
+/// As [`decided`], for an answer at a terminal.
+fn decided_at_terminal(answer: QuestionAnswer) -> Result<bool, Failure> {
+    match answer {
+        QuestionAnswer::Once => Ok(false),
+        QuestionAnswer::ForSession => Ok(true),
+        QuestionAnswer::No(reason) => Err(declined(reason.as_deref())),
+    }
+}
+
+/// The failure of a call to which the user has said no.
+fn declined(reason: Option<&str>) -> Failure {
+    let reason = reason.map(str::trim).filter(|reason| !reason.is_empty());
+    let message = match reason {
+        Some(reason) => {
+            let end = reason.floor_char_boundary(MAX_REASON_BYTES);
+            format!("the person said no: {}", escape_control(&reason[..end]))
+        }
+        None => "the person said no".to_owned(),
+    };
+    Failure::new(DenialCode::Declined, message)
 }
 
 /// Returns the text for the user: the tool, and what it would change or its arguments. Characters that

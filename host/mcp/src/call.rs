@@ -58,9 +58,10 @@ impl Server {
             return busy();
         };
         let _held = telemetry.map(|telemetry| telemetry.hold());
-        let (slot, pending) = (Arc::new(slot), Arc::clone(&shared.pending));
-        let (own, role) = (Arc::clone(&slot), self.role.as_deref());
-        let approver = Arc::new(ClientApprover::new(pending, own, role, &mut request, &context));
+        let slot = Arc::new(slot);
+        let own = Arc::clone(&slot);
+        let approver = ClientApprover::new(self, &offer, own, &mut request, &context);
+        let approver = Arc::new(approver);
         let tool = request.name.to_string();
         let ended = self.run(&offer, request, &context, &approver).await;
         if slot.is_revoked() && ended.as_ref().is_ok_and(|(answer, _)| is_cancelled(answer)) {

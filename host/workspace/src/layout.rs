@@ -27,5 +27,8 @@ pub(crate) const PROPOSALS: &str = "proposals";
 /// The directory of paused calls.
 pub(crate) const PAUSED: &str = "paused";
 
+/// The directory of questions that another process answers.
+pub(crate) const QUESTIONS: &str = "questions";
+
 /// The directory of what sessions are to be told.
 pub(crate) const NOTICES: &str = "notices";

@@ -47,6 +47,7 @@ mod plugin_cache;
 pub mod private;
 mod proposals;
 mod proposed;
+mod questions;
 mod quota;
 mod renames;
 mod repository;
@@ -83,6 +84,7 @@ pub use own::{NOT_MADE_HERE, Own, OwnState, SET_ASIDE, Secret};
 pub use path::or_dot;
 pub use paused::PausedId;
 pub use plugin_cache::CacheKind;
+pub use questions::{AskedQuestion, Listener, Question, QuestionAnswer};
 pub use quota::{Exceeded, Quota};
 pub use repository::{Repository, RepositoryError};
 pub use review::{

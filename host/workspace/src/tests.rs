@@ -103,6 +103,7 @@ pub(super) fn open(root: &Path) -> Arc<Workspace> {
 mod executed;
 mod held;
 mod paused;
+mod questions;
 mod recovery;
 
 const REPLACE: Opening = Opening { read: false, create: true, exclusive: false, truncate: true };

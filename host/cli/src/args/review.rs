@@ -48,6 +48,19 @@ Examples:
         /// The proposal; the beginning of its id will do
         id: String,
     },
+    /// Answer the questions of calls as they come, for clients that can't ask or whose user is elsewhere
+    #[command(long_about = "\
+Answer the questions of calls as they come, for clients that can't ask or whose user is elsewhere
+
+While it runs, a call of an MCP server of this workspace that needs a yes (`ask` in the settings) is shown
+here, also if its client shows it: the first answer counts. Lines of standard input are the answers: `y`
+(yes), `s` (yes, and later calls of the tool in the session), `n` or `n REASON` (no; the reason is for the
+agent). It ends with the input.")]
+    #[command(after_help = "\
+Examples:
+  cofferdam review answer
+  cofferdam review answer --format json < answers > questions")]
+    Answer,
 }
 
 #[derive(Debug, Args)]

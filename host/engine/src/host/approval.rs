@@ -75,8 +75,9 @@ impl Host {
         approver: &dyn Approver,
         proposal: &Proposal,
     ) -> Result<Approval, Failure> {
-        let (options, name) = (active.run.options, approver_name(active));
+        let options = active.run.options;
         let answered = approver.approve(proposal).await;
+        let name = approver.answered_by().map_or_else(|| approver_name(active), str::to_owned);
         let declined = DenialCode::Declined.as_str();
         let (answer, comment) = match &answered {
             Ok(Approval { for_session: true, .. }) => ("yes, for this session", None),

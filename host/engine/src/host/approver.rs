@@ -79,6 +79,11 @@ pub trait Approver: Send + Sync {
         true
     }
 
+    /// Who has answered the last question, if not the user of the client.
+    fn answered_by(&self) -> Option<&'static str> {
+        None
+    }
+
     /// The paused call that the user was asked about at an earlier call, and has answered with this one.
     fn resumes(&self) -> Option<PausedId> {
         None

@@ -1,0 +1,290 @@
+//! Questions about calls that a user answers in another process: at a terminal, beside a client that can't
+//! ask or whose user is not there.
+//!
+//! A question is a file in `.cofferdam/questions`, and its answer another one. Both are authenticated and
+//! bound to the question's random name, so nothing that was written by a tool is an answer. The process
+//! that asks holds a lock on its question, so that one of a process that was killed is not shown. The
+//! process that answers holds a lock as well: without it, nothing is asked.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::disk;
+use crate::layout::QUESTIONS;
+use crate::own::{self, Own};
+use crate::workspace::Workspace;
+
+/// The domain of the tags, of questions and of answers.
+const QUESTION: &str = "question";
+const ANSWER: &str = "question-answer";
+
+/// The file that the answering process locks.
+const LISTENING: &str = "listening";
+
+/// How the name of a file begins that is not complete.
+const NEW: &str = "new.";
+
+/// How the name of an answer ends; its question's comes before.
+const ANSWERED: &str = ".answer";
+
+/// The largest question, in bytes.
+const MAX_BYTES: u64 = 256 << 10;
+
+/// How often to try to become the process that answers.
+const LOCK_ATTEMPTS: usize = 20;
+
+/// A question about a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The tool's qualified name.
+    pub tool: String,
+    /// The session of the call.
+    pub session: String,
+    /// The name of the client.
+    pub client: Option<String>,
+    /// The role of the call.
+    pub role: Option<String>,
+    /// What the user is asked, with what the call would do.
+    pub text: String,
+    /// Whether all later calls of the tool in the session can be approved as well.
+    pub for_session: bool,
+}
+
+/// The answer of a user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QuestionAnswer {
+    /// This call.
+    Once,
+    /// This call, and later ones of the tool in the session.
+    ForSession,
+    /// No, with the reason for the agent.
+    No(Option<String>),
+}
+
+/// A question that was asked. Dropping it withdraws it.
+#[derive(Debug)]
+pub struct AskedQuestion {
+    own: Arc<Own>,
+    directory: OwnedFd,
+    name: String,
+    /// Locked as long as the question is open.
+    #[expect(dead_code, reason = "only held")]
+    file: File,
+}
+
+/// The one process that answers.
+#[derive(Debug)]
+pub struct Listener {
+    own: Arc<Own>,
+    directory: OwnedFd,
+    /// Locked as long as it listens.
+    #[expect(dead_code, reason = "only held")]
+    lock: OwnedFd,
+}
+
+impl Workspace {
+    /// Asks a question; `None` if no process answers.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn ask(&self, question: &Question) -> io::Result<Option<AskedQuestion>> {
+        let Some(own) = self.existing_own()? else { return Ok(None) };
+        let Some(directory) = own::existing_directory(&*own, QUESTIONS)? else { return Ok(None) };
+        if !is_listening(&directory)? {
+            return Ok(None);
+        }
+        let name = uuid::Uuid::new_v4().to_string();
+        let new = format!("{NEW}{name}");
+        let mut file = disk::create(&directory, &new)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let written = file.write_all(&sealed(&own, QUESTION, &name, question)?);
+        let asked = written.and_then(|()| disk::rename(&directory, &new, &directory, &name));
+        if let Err(error) = asked {
+            disk::remove_all(&directory, &new)?;
+            return Err(error);
+        }
+        Ok(Some(AskedQuestion { own, directory, name, file }))
+    }
+
+    /// Whether a process answers questions.
+    pub fn has_listener(&self) -> bool {
+        let own = self.existing_own().ok().flatten();
+        let directory =
+            own.and_then(|own| own::existing_directory(&*own, QUESTIONS).ok().flatten());
+        directory.is_some_and(|directory| is_listening(&directory).unwrap_or(false))
+    }
+
+    /// Becomes the process that answers; `None` if another one is.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn listen(&self) -> io::Result<Option<Listener>> {
+        let own = self.own()?;
+        let directory = own::directory(&*own, QUESTIONS)?;
+        match disk::create(&directory, LISTENING) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let lock = disk::open(&directory, LISTENING, OFlags::RDONLY)?;
+        // A process that asks holds it for a moment.
+        for _ in 0..LOCK_ATTEMPTS {
+            if try_lock(&lock, FlockOperation::NonBlockingLockExclusive)? {
+                let listener = Listener { own, directory, lock };
+                listener.tidy()?;
+                return Ok(Some(listener));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(None)
+    }
+}
+
+impl AskedQuestion {
+    /// Returns the answer, if there is one already.
+    ///
+    /// # Errors
+    /// I/O errors; an answer that no process of this user wrote; or no process answers any more.
+    pub fn answer(&self) -> io::Result<Option<QuestionAnswer>> {
+        let answer = unsealed(&self.own, &self.directory, ANSWER, &self.name, ANSWERED)?;
+        if answer.is_none() && !is_listening(&self.directory)? {
+            return Err(io::Error::other("nobody answers any more"));
+        }
+        Ok(answer)
+    }
+}
+
+impl Drop for AskedQuestion {
+    fn drop(&mut self) {
+        withdraw(&self.directory, &self.name);
+    }
+}
+
+impl Listener {
+    /// Removes what killed processes have left.
+    fn tidy(&self) -> io::Result<()> {
+        for entry in disk::entries(&self.directory)? {
+            let name = entry?.name;
+            if let Some(name) = name.to_str().filter(|name| name.starts_with(NEW)) {
+                disk::remove_all(&self.directory, name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the open questions with their names.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn questions(&self) -> io::Result<Vec<(String, Question)>> {
+        let mut questions = Vec::new();
+        for entry in disk::entries(&self.directory)? {
+            let Ok(name) = entry?.name.into_string() else { continue };
+            if name.parse::<uuid::Uuid>().is_err() || self.is_answered(&name)? {
+                continue;
+            }
+            match self.question(&name) {
+                Ok(Some(question)) => questions.push((name, question)),
+                Ok(None) => withdraw(&self.directory, &name),
+                Err(error) => tracing::warn!("a question is not shown: {error}"),
+            }
+        }
+        Ok(questions)
+    }
+
+    /// Answers a question. Returns whether it was still open.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn answer(&self, name: &str, answer: &QuestionAnswer) -> io::Result<bool> {
+        if self.question(name)?.is_none() {
+            return Ok(false);
+        }
+        let new = format!("{NEW}{name}{ANSWERED}");
+        let mut file = disk::create(&self.directory, &new)?;
+        file.write_all(&sealed(&self.own, ANSWER, name, answer)?)?;
+        disk::rename(&self.directory, &new, &self.directory, format!("{name}{ANSWERED}"))?;
+        Ok(true)
+    }
+
+    fn is_answered(&self, name: &str) -> io::Result<bool> {
+        Ok(disk::look(&self.directory, &format!("{name}{ANSWERED}"))?.is_some())
+    }
+
+    /// `None` if the process that asked has ended or has withdrawn the question.
+    fn question(&self, name: &str) -> io::Result<Option<Question>> {
+        let file = match disk::open(&self.directory, name, OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        if try_lock(&file, FlockOperation::NonBlockingLockShared)? {
+            return Ok(None);
+        }
+        unsealed(&self.own, &self.directory, QUESTION, name, "")
+    }
+}
+
+/// Whether a process answers.
+fn is_listening(directory: &OwnedFd) -> io::Result<bool> {
+    match disk::open(directory, LISTENING, OFlags::RDONLY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        lock => Ok(!try_lock(&lock?, FlockOperation::NonBlockingLockShared)?),
+    }
+}
+
+fn try_lock(file: &OwnedFd, how: FlockOperation) -> io::Result<bool> {
+    match flock(file.as_fd(), how) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes a question and its answer.
+fn withdraw(directory: &OwnedFd, name: &str) {
+    for file in [name, &format!("{name}{ANSWERED}")] {
+        match disk::remove(directory, file, AtFlags::empty()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("the question {file} was not removed: {error}");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn sealed(own: &Own, domain: &str, name: &str, content: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut sealed = serde_json::to_vec(content)?;
+    own.key().append(domain, name, &mut sealed);
+    match sealed.len() as u64 > MAX_BYTES {
+        true => Err(io::Error::other("the question is too large")),
+        false => Ok(sealed),
+    }
+}
+
+/// Reads the file of a question, or of its answer; `None` if there is none.
+fn unsealed<T: DeserializeOwned>(
+    own: &Own,
+    directory: &OwnedFd,
+    domain: &str,
+    name: &str,
+    end: &str,
+) -> io::Result<Option<T>> {
+    let file: File = match disk::open(directory, &format!("{name}{end}"), OFlags::RDONLY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?.into(),
+    };
+    let mut sealed = Vec::new();
+    if file.metadata()?.is_file() {
+        file.take(MAX_BYTES).read_to_end(&mut sealed)?;
+    }
+    let content = own.key().content(domain, name, &sealed);
+    let content = content.ok_or_else(|| io::Error::other("no process of this user wrote it"))?;
+    Ok(Some(serde_json::from_slice(content)?))
+}

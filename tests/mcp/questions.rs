@@ -1,0 +1,178 @@
+//! `cofferdam review answer`: a user at a terminal answers the questions of calls.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+
+use super::stdio::Session;
+use crate::support::{Place, wait_until};
+use crate::trial::configure;
+
+const SETTINGS: &str = "ask = ['shell.*']
+[grants.shell]
+files = 'write'
+process = ['bash']
+";
+
+/// The command, as a program uses it.
+struct Terminal {
+    child: Child,
+    answers: Option<ChildStdin>,
+    questions: BufReader<ChildStdout>,
+}
+
+impl Terminal {
+    fn new(place: &Place) -> Self {
+        let mut command = place.command(&["review", "answer"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let (answers, questions) = (child.stdin.take(), child.stdout.take().unwrap());
+        let listening = place.workspace().join(".cofferdam/questions/listening");
+        wait_until(|| listening.exists());
+        // Until it holds the lock as well, another one could take it.
+        wait_until(|| place.run(&["review", "answer"]).status == 2);
+        Self { child, answers, questions: BufReader::new(questions) }
+    }
+
+    fn question(&mut self) -> Value {
+        let mut line = String::new();
+        self.questions.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    fn say(&mut self, answer: &str) {
+        writeln!(self.answers.as_ref().unwrap(), "{answer}").unwrap();
+    }
+
+    /// Closes its input.
+    fn end(mut self) {
+        drop(self.answers.take());
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    configure(&place, SETTINGS);
+    place
+}
+
+fn run(session: &mut Session, id: u64, command: &str) {
+    session.call(id, "shell__run_command", &json!({ "command": command }));
+}
+
+fn text(answer: &Value) -> &str {
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
+}
+
+/// A client that can't ask.
+#[test]
+fn a_terminal_answers_for_a_client_that_can_not_ask() {
+    let place = place();
+    let mut session = Session::begun(&place, &json!({}));
+    run(&mut session, 1, "echo one >> ran");
+    let answer = session.answer(1);
+    assert!(text(&answer).contains("`cofferdam review answer`"), "{answer}");
+
+    let mut terminal = Terminal::new(&place);
+    run(&mut session, 2, "echo two\u{202e} >> ran");
+    let question = terminal.question();
+    assert_eq!(
+        (&question["tool"], &question["client"]),
+        (&json!("shell.run_command"), &json!("tests 0"))
+    );
+    let asked = question["text"].as_str().unwrap();
+    assert!(
+        asked.contains("May shell.run_command be called?") && asked.contains("echo two\\u{202e}"),
+        "{asked}"
+    );
+    terminal.say("maybe");
+    terminal.say("y");
+    assert_eq!(session.answer(2)["result"]["isError"], false);
+
+    run(&mut session, 3, "echo three >> ran");
+    terminal.question();
+    terminal.say("n use two");
+    let answer = session.answer(3);
+    assert!(text(&answer).contains("the person said no: use two"), "{answer}");
+    assert_eq!(place.read("ran"), "two\u{202e}\n");
+
+    // For the whole session.
+    run(&mut session, 4, "true");
+    assert_eq!(terminal.question()["for_session"], true);
+    terminal.say("s");
+    assert_eq!(session.answer(4)["result"]["isError"], false);
+    run(&mut session, 5, "true");
+    assert_eq!(session.answer(5)["result"]["isError"], false);
+
+    let log = place.run(&["log"]).stdout;
+    assert_eq!(log.matches("the user of cofferdam review answer").count(), 4, "{log}");
+    terminal.end();
+}
+
+/// The first answer counts, wherever it is given.
+#[test]
+fn the_client_and_the_terminal_are_both_asked() {
+    let place = place();
+    let mut terminal = Terminal::new(&place);
+    let mut session = Session::begun(&place, &json!({"elicitation": {}}));
+    run(&mut session, 1, "echo one >> ran");
+    assert_eq!(session.next_message()["method"], "elicitation/create");
+    terminal.question();
+    terminal.say("y");
+    assert_eq!(session.answer(1)["result"]["isError"], false);
+
+    run(&mut session, 2, "echo two >> ran");
+    let asked = session.next_message();
+    terminal.question();
+    let yes = json!({"action": "accept", "content": {}});
+    session.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": yes}));
+    assert_eq!(session.answer(2)["result"]["isError"], false);
+    // Too late: it counts for no other call.
+    terminal.say("y");
+    run(&mut session, 3, "echo three >> ran");
+    session.next_message();
+    terminal.question();
+    terminal.say("n");
+    assert!(text(&session.answer(3)).contains("the person said no"));
+    assert_eq!(place.read("ran"), "one\ntwo\n");
+    terminal.end();
+}
+
+#[test]
+fn a_script_waits_for_the_terminal_and_ends_with_it() {
+    let place = place();
+    let mut terminal = Terminal::new(&place);
+    let mut session = Session::begun(&place, &json!({}));
+    let code = "files.write_file(path='a', content='a\\n')
+shell.run_command(command='cat a >> ran')
+shell.run_command(command='cat a >> ran')";
+    session.call(1, "python__run_python", &json!({ "code": code }));
+    terminal.question();
+    terminal.say("y");
+    terminal.question();
+    terminal.end();
+    let answer = session.answer(1);
+    assert!(text(&answer).contains("nobody answers any more"), "{answer}");
+    assert!(!place.workspace().join("a").exists());
+}
+
+/// Nothing is left of a server that was killed while it waited.
+#[test]
+fn questions_of_killed_servers_are_not_shown() {
+    let place = place();
+    let mut terminal = Terminal::new(&place);
+    let mut session = Session::begun(&place, &json!({}));
+    run(&mut session, 1, "echo one >> ran");
+    terminal.question();
+    drop(session);
+    terminal.say("y");
+    let mut session = Session::begun(&place, &json!({}));
+    run(&mut session, 1, "echo two >> ran");
+    assert!(terminal.question()["text"].as_str().unwrap().contains("echo two"));
+    terminal.say("y");
+    assert_eq!(session.answer(1)["result"]["isError"], false);
+    assert_eq!(place.read("ran"), "two\n");
+    terminal.end();
+}
