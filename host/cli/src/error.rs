@@ -8,6 +8,7 @@ use crate::exit;
 use crate::install::InstallError;
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::OpenError;
+use cofferdam_engine::review::DecideError;
 use cofferdam_plugin::distribution::FetchError;
 use cofferdam_plugin::registry::RegistryError;
 use cofferdam_plugin::store::StoreError;
@@ -119,6 +120,16 @@ impl From<ReviewError> for CliError {
             | ReviewError::Commit(CommitError::Conflict(_)) => Self::call(error),
             ReviewError::Commit(_) | ReviewError::Io(_) => Self::host(error),
             _ => Self::usage(error),
+        }
+    }
+}
+
+impl From<DecideError> for CliError {
+    fn from(error: DecideError) -> Self {
+        match error {
+            DecideError::Begin(error) => Self::host(error),
+            DecideError::Review(error) => error.into(),
+            DecideError::History(error) => error.into(),
         }
     }
 }

@@ -13,21 +13,22 @@ use super::args::{Decide, Format, Global, Review, ReviewCommand};
 use super::output::Output;
 use super::{CliError, exit, setup};
 use cofferdam_core::policy::executed_by;
-use cofferdam_engine::journal::{CommitRecord, DecisionRecord, Entry, Event, Journal};
+use cofferdam_engine::journal::CommitRecord;
+use cofferdam_engine::review::Reviewer;
 use cofferdam_text::escape_control;
 use cofferdam_workspace::{
     Chosen, Decided, Decision, FileReview, ListedProposal, Question, QuestionAnswer,
-    Review as Reviewed, ReviewError, Reviews, Transaction, Verdict, Workspace,
+    Review as Reviewed, ReviewError, Reviews, Verdict, Workspace,
 };
-
-/// How long to wait for the workspace's lock while other processes change it.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How many paths of a proposal the list names.
 const MAX_LISTED_PATHS: usize = 5;
 
 /// Who decides, in the record.
 const REVIEWER: &str = "cli";
+
+/// What the user answers questions with, in the record.
+const ANSWERED_WITH: &str = "cofferdam review answer";
 
 /// How often to look for questions.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -39,13 +40,13 @@ pub fn execute(global: &Global, args: &Review, output: &Output) -> Result<u8, Cl
         None => list(&reviews.list()?, output)?,
         Some(ReviewCommand::Show { id, hunk }) => show(&reviews.show(id)?, hunk, output)?,
         Some(ReviewCommand::Accept(args)) => {
-            print(&decide(&workspace, &decision(args, Verdict::Accept)?)?, output)?;
+            print(&decide(&workspace, decision(args, Verdict::Accept)?)?, output)?;
         }
         Some(ReviewCommand::Reject(args)) => {
             if !args.edit.is_empty() {
                 return Err(CliError::usage("--edit is for hunks that are accepted".to_owned()));
             }
-            print(&decide(&workspace, &decision(args, Verdict::Reject)?)?, output)?;
+            print(&decide(&workspace, decision(args, Verdict::Reject)?)?, output)?;
         }
         Some(ReviewCommand::Answer) => answer(&workspace, output)?,
         Some(ReviewCommand::Interactive { id }) => interactive(&workspace, &reviews, id, output)?,
@@ -182,17 +183,9 @@ fn decision(args: &Decide, verdict: Verdict) -> Result<Decision, CliError> {
 }
 
 /// Carries out a decision and records it.
-fn decide(workspace: &Arc<Workspace>, decision: &Decision) -> Result<Decided, CliError> {
-    let journal = Arc::new(Journal::new(Arc::clone(workspace)));
-    journal.record_commits();
-    let runtime = setup::current_thread_runtime()?;
-    let begun = runtime.block_on(Transaction::begin(workspace, LOCK_TIMEOUT));
-    let (transaction, _) = begun.map_err(CliError::host)?;
-    let decided = Reviews::new(Arc::clone(workspace)).decide(transaction, decision)?;
-    for record in DecisionRecord::of_review(&decided, decision) {
-        journal.append(&Entry::Event(Event::decided(Event::REVIEW, record)));
-    }
-    Ok(decided)
+fn decide(workspace: &Arc<Workspace>, decision: Decision) -> Result<Decided, CliError> {
+    let reviewer = Reviewer::new(Arc::clone(workspace));
+    Ok(setup::current_thread_runtime()?.block_on(reviewer.decide(decision))?)
 }
 
 fn print(decided: &Decided, output: &Output) -> Result<(), CliError> {
@@ -251,7 +244,7 @@ fn interactive(
         comment: comment.filter(|comment| !comment.is_empty()),
         reviewer: REVIEWER.to_owned(),
     };
-    print(&decide(workspace, &decision)?, output)
+    print(&decide(workspace, decision)?, output)
 }
 
 fn ask(review: &Reviewed, output: &Output) -> Result<Vec<Chosen>, CliError> {
@@ -299,7 +292,7 @@ q - quit; what is not decided stays held
 
 /// Answers questions until the end of the input.
 fn answer(workspace: &Workspace, output: &Output) -> Result<(), CliError> {
-    let Some(listener) = workspace.listen()? else {
+    let Some(listener) = workspace.listen(ANSWERED_WITH)? else {
         let message = "another process answers the questions of this workspace already";
         return Err(CliError::usage(message.to_owned()));
     };

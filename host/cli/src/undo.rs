@@ -1,29 +1,21 @@
 //! `cofferdam undo`: reverts a commit.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::json;
 
 use super::args::{Format, Global, Undo};
 use super::output::Output;
 use super::{CliError, exit, setup};
-use cofferdam_engine::journal::{CommitRecord, Journal};
-use cofferdam_workspace::{History, HistoryError, Transaction};
-
-/// How long to wait for the workspace's lock while other processes change it.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+use cofferdam_engine::journal::CommitRecord;
+use cofferdam_engine::review::{DecideError, Reviewer};
+use cofferdam_workspace::HistoryError;
 
 pub fn execute(global: &Global, args: &Undo, output: &Output) -> Result<u8, CliError> {
-    let workspace = Arc::new(setup::workspace(global)?);
-    let journal = Arc::new(Journal::new(Arc::clone(&workspace)));
-    journal.record_commits();
-    let runtime = setup::current_thread_runtime()?;
-    let begun = runtime.block_on(Transaction::begin(&workspace, LOCK_TIMEOUT));
-    let (transaction, _) = begun.map_err(CliError::host)?;
-    let history = History::new(workspace);
-    let (undone, commit) = match history.undo(transaction, args.commit.as_deref()) {
-        Err(changed @ HistoryError::Changed { .. }) => {
+    let reviewer = Reviewer::new(Arc::new(setup::workspace(global)?));
+    let undone = reviewer.undo(args.commit.clone());
+    let (undone, commit) = match setup::current_thread_runtime()?.block_on(undone) {
+        Err(DecideError::History(changed @ HistoryError::Changed { .. })) => {
             tracing::error!("{changed}");
             if output.format() == Format::Json
                 && let HistoryError::Changed { paths, earlier, .. } = changed

@@ -15,6 +15,7 @@ pub mod health;
 pub mod host;
 pub mod journal;
 pub mod pipeline;
+pub mod review;
 pub mod runtime;
 pub mod stats;
 pub mod telemetry;

@@ -1,10 +1,9 @@
 //! Asks the user of a client whether a call may be made. In sessions of older revisions, the server
-//! sends an elicitation request, and the user may answer at a terminal instead. Since 2026-07-28, the
+//! sends an elicitation request, and the user may answer at a terminal or in the console instead. Since 2026-07-28, the
 //! result says that input is required, and the client makes the call again with the user's answer.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
@@ -27,7 +26,9 @@ use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
 use cofferdam_engine::host::{Approval, Approver, NOT_OPEN, Proposal, outdated};
 use cofferdam_engine::runtime::blocking;
 use cofferdam_text::escape_control;
-use cofferdam_workspace::{AskedQuestion, Fingerprint, PausedId, Question, QuestionAnswer};
+use cofferdam_workspace::{
+    AskedQuestion, Fingerprint, GivenAnswer, PausedId, Question, QuestionAnswer,
+};
 
 /// The key of the question in a result that requires input.
 const QUESTION: &str = "approval";
@@ -58,10 +59,7 @@ const CANNOT_ASK: &str = "this call needs the yes of a person, and this client c
 
 /// How a person answers for such a client.
 const AT_TERMINAL: &str =
-    "; a person who runs `cofferdam review answer` in the workspace can answer";
-
-/// Who has answered at a terminal, for the record.
-const TERMINAL_USER: &str = "the user of cofferdam review answer";
+    "; a person who runs `cofferdam review answer` or `cofferdam console` in the workspace can answer";
 
 /// How often to look for an answer at a terminal.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -131,8 +129,8 @@ pub(super) struct ClientApprover {
     /// The names of the session and of the client.
     session: String,
     client: Option<String>,
-    /// Whether the user has answered at a terminal.
-    at_terminal: AtomicBool,
+    /// Who has answered at a terminal or in the console, for the record.
+    elsewhere: OnceLock<String>,
     channel: Channel,
     /// Whether the client has a session, for which all calls of a tool can be approved.
     has_session: bool,
@@ -189,7 +187,7 @@ impl ClientApprover {
             role: server.role.clone(),
             session: server.session(&context.extensions).name().to_string(),
             client: client_name(context),
-            at_terminal: AtomicBool::new(false),
+            elsewhere: OnceLock::new(),
             channel,
             has_session,
             question: Mutex::default(),
@@ -281,8 +279,9 @@ impl ClientApprover {
             tokio::select! {
                 Some(answer) = from_client(client, params) => decided(&answer.map_err(needed)?),
                 Some(answer) = from_terminal(terminal, client.is_none()) => {
-                    let answer = answer.map_err(needed)?;
-                    self.at_terminal.store(true, Ordering::Relaxed);
+                    let GivenAnswer { answer, by } = answer.map_err(needed)?;
+                    // There is one answer.
+                    let _ = self.elsewhere.set(format!("the user of {by}"));
                     decided_at_terminal(answer)
                 }
                 () = self.connection.silent.cancelled() => {
@@ -376,8 +375,8 @@ impl Approver for ClientApprover {
         }
     }
 
-    fn answered_by(&self) -> Option<&'static str> {
-        self.at_terminal.load(Ordering::Relaxed).then_some(TERMINAL_USER)
+    fn answered_by(&self) -> Option<&str> {
+        self.elsewhere.get().map(String::as_str)
     }
 
     fn resumes(&self) -> Option<PausedId> {
@@ -412,7 +411,7 @@ async fn from_client(
 async fn from_terminal(
     asked: Option<AskedQuestion>,
     is_only: bool,
-) -> Option<Result<QuestionAnswer, String>> {
+) -> Option<Result<GivenAnswer, String>> {
     let asked = Arc::new(asked?);
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;

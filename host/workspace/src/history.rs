@@ -123,6 +123,16 @@ impl History {
         Ok(preview.diff)
     }
 
+    /// Returns why a commit can't be undone at present: the paths that were changed since, each with the
+    /// difference. Nothing is locked, so an undo can find other ones.
+    ///
+    /// # Errors
+    /// [`HistoryError::Unknown`], [`HistoryError::Ambiguous`], images that can't be read.
+    pub fn conflicts(&self, id: &str) -> Result<Vec<String>, HistoryError> {
+        let (commit, images) = self.find(id)?;
+        Ok(changed_since(self.workspace.plain(), &commit, &images)?)
+    }
+
     /// Undoes a commit, or the latest one if `id` is `None`: a new commit restores everything that
     /// it changed, with permissions and times. Returns both commits; the second is `None` if there
     /// was nothing to change.

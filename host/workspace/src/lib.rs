@@ -10,11 +10,12 @@
 //! | held changes | [`review`]: decide about proposals; [`hold`], [`stacked`]: hold a transaction, and base one on what is held; [`proposals`]: the files of proposals; [`proposed`], [`merge`]: compare them with the workspace; [`notices`]: tell a session; [`session_name`] |
 //! | transactions | [`transaction`]: begin and commit; [`store`]: recovery, moving commits to the history; [`write_queue`]: which client of this process writes next |
 //! | steps of a commit | [`plan`]: the changes to make; [`sync_staged`]: staged files to the disk; [`apply`]: renames; [`content`]: old and new content; [`history_dirs`]: the files of the history |
-//! | per workspace | [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory |
+//! | per workspace | [`activity`]: whether anything was recorded since; [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory |
 //! | tree | [`workspace`]: the open directory; [`overlay`]: the tree with a transaction's changes on top |
 //! | files | [`commit`], [`commit_file`]: a commit and its file; [`file_fingerprint`]: detect changes to one file; [`own`]: files in the host's own directory; [`copying`]: content, permissions, attributes |
 //! | ground | [`disk`]: system calls that follow no link; [`path`], [`quota`], [`seal`], [`clock`], [`diff`], [`error`], [`layout`], [`fair_queue`], [`bounded_text`], [`private`] |
 
+mod activity;
 mod apply;
 pub mod bounded_text;
 mod cache;
@@ -69,6 +70,7 @@ mod tests;
 
 pub use cofferdam_core::policy::OWN;
 
+pub use activity::Activity;
 pub use cache::{Cache, ENTRIES as CACHE_ENTRIES};
 pub use commit::{Accepted, Author, Change, Commit, CommitId, Image, Kind, summary};
 pub use content::Preview;
@@ -84,7 +86,7 @@ pub use own::{NOT_MADE_HERE, Own, OwnState, SET_ASIDE, Secret};
 pub use path::or_dot;
 pub use paused::PausedId;
 pub use plugin_cache::CacheKind;
-pub use questions::{AskedQuestion, Listener, Question, QuestionAnswer};
+pub use questions::{AskedQuestion, GivenAnswer, Listener, Question, QuestionAnswer};
 pub use quota::{Exceeded, Quota};
 pub use repository::{Repository, RepositoryError};
 pub use review::{

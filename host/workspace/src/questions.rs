@@ -1,5 +1,5 @@
-//! Questions about calls that a user answers in another process: at a terminal, beside a client that can't
-//! ask or whose user is not there.
+//! Questions about calls that a user answers in another process: at a terminal or in the console, beside a
+//! client that can't ask or whose user is not there.
 //!
 //! A question is a file in `.cofferdam/questions`, and its answer another one. Both are authenticated and
 //! bound to the question's random name, so nothing that was written by a tool is an answer. The process
@@ -69,6 +69,15 @@ pub enum QuestionAnswer {
     No(Option<String>),
 }
 
+/// An answer, and where the user has given it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenAnswer {
+    /// What the user said.
+    pub answer: QuestionAnswer,
+    /// The program that the user has used, as [`Workspace::listen`] was told.
+    pub by: String,
+}
+
 /// A question that was asked. Dropping it withdraws it.
 #[derive(Debug)]
 pub struct AskedQuestion {
@@ -85,6 +94,8 @@ pub struct AskedQuestion {
 pub struct Listener {
     own: Arc<Own>,
     directory: OwnedFd,
+    /// What the user uses, for the record.
+    by: &'static str,
     /// Locked as long as it listens.
     #[expect(dead_code, reason = "only held")]
     lock: OwnedFd,
@@ -122,11 +133,12 @@ impl Workspace {
         directory.is_some_and(|directory| is_listening(&directory).unwrap_or(false))
     }
 
-    /// Becomes the process that answers; `None` if another one is.
+    /// Becomes the process that answers; `None` if another one is. `by` names the program that the user
+    /// answers with, for the record.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn listen(&self) -> io::Result<Option<Listener>> {
+    pub fn listen(&self, by: &'static str) -> io::Result<Option<Listener>> {
         let own = self.own()?;
         let directory = own::directory(&*own, QUESTIONS)?;
         match disk::create(&directory, LISTENING) {
@@ -137,7 +149,7 @@ impl Workspace {
         // A process that asks holds it for a moment.
         for _ in 0..LOCK_ATTEMPTS {
             if try_lock(&lock, FlockOperation::NonBlockingLockExclusive)? {
-                let listener = Listener { own, directory, lock };
+                let listener = Listener { own, directory, by, lock };
                 listener.tidy()?;
                 return Ok(Some(listener));
             }
@@ -152,7 +164,7 @@ impl AskedQuestion {
     ///
     /// # Errors
     /// I/O errors; an answer that no process of this user wrote; or no process answers any more.
-    pub fn answer(&self) -> io::Result<Option<QuestionAnswer>> {
+    pub fn answer(&self) -> io::Result<Option<GivenAnswer>> {
         let answer = unsealed(&self.own, &self.directory, ANSWER, &self.name, ANSWERED)?;
         if answer.is_none() && !is_listening(&self.directory)? {
             return Err(io::Error::other("nobody answers any more"));
@@ -207,9 +219,10 @@ impl Listener {
         if self.question(name)?.is_none() {
             return Ok(false);
         }
+        let answer = GivenAnswer { answer: answer.clone(), by: self.by.to_owned() };
         let new = format!("{NEW}{name}{ANSWERED}");
         let mut file = disk::create(&self.directory, &new)?;
-        file.write_all(&sealed(&self.own, ANSWER, name, answer)?)?;
+        file.write_all(&sealed(&self.own, ANSWER, name, &answer)?)?;
         disk::rename(&self.directory, &new, &self.directory, format!("{name}{ANSWERED}"))?;
         Ok(true)
     }

@@ -80,7 +80,7 @@ pub trait Approver: Send + Sync {
     }
 
     /// Who has answered the last question, if not the user of the client.
-    fn answered_by(&self) -> Option<&'static str> {
+    fn answered_by(&self) -> Option<&str> {
         None
     }
 

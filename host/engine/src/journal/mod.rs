@@ -14,7 +14,7 @@ mod seal;
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,6 +28,9 @@ use cofferdam_workspace::{OWN, Own, Workspace};
 
 /// The file's name in the host's own directory.
 const FILE_NAME: &str = "journal.jsonl";
+
+/// How much of the end of the current file is read for the latest entries, in bytes.
+const TAIL_BYTES: u64 = 2 << 20;
 
 /// How often to check whether the file was rotated.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
@@ -140,6 +143,43 @@ impl Journal {
         Ok((entries, unreadable))
     }
 
+    /// A page of the entries that are `wanted`, the newest first: at most `most`, after the `skipped`
+    /// newest ones. Also returns whether there are older ones. The latest pages are read from the end of
+    /// the current file.
+    ///
+    /// # Errors
+    /// An I/O error if the journal can't be read.
+    pub fn page(
+        &self,
+        skipped: usize,
+        most: usize,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> io::Result<(Vec<Entry>, bool)> {
+        let enough = skipped + most + 1;
+        let mut found = self.tail()?.filter(|entry| wanted(entry)).collect::<VecDeque<Entry>>();
+        if found.len() < enough {
+            found = self.latest(enough, wanted)?.0;
+        }
+        let has_more = found.len() > skipped + most;
+        Ok((found.into_iter().rev().skip(skipped).take(most).collect(), has_more))
+    }
+
+    /// The entries in the end of the current file, the oldest first; none if the file is short.
+    fn tail(&self) -> io::Result<impl Iterator<Item = Entry>> {
+        let own = self.workspace.existing_own()?;
+        let file = own.as_ref().map(|own| own.open_file(FILE_NAME)).transpose()?.flatten();
+        let lines = match (own, file) {
+            (Some(own), Some(mut file)) if file.metadata()?.len() > TAIL_BYTES => {
+                file.seek(SeekFrom::End(-TAIL_BYTES.cast_signed()))?;
+                // The first line is probably not whole.
+                Some(Lines::sealed(BufReader::new(file), own.key().clone()).skip(1))
+            }
+            _ => None,
+        };
+        let entry = |line: io::Result<Line>| line.ok()?.entry.ok();
+        Ok(lines.into_iter().flatten().filter_map(entry))
+    }
+
     /// The files of the journal with their paths in the workspace, the oldest first: rotated files
     /// (`journal.jsonl.2`, `journal.jsonl.1` and so on), then the current one.
     ///
@@ -203,6 +243,36 @@ mod tests {
         journal.append(&entry("2"));
         let files: Vec<String> = read(&journal).into_iter().map(|(path, ..)| path).collect();
         assert_eq!(files, [".cofferdam/journal.jsonl.1", ".cofferdam/journal.jsonl"]);
+    }
+
+    #[test]
+    fn pages_are_the_same_from_the_end_of_a_file_and_from_all_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal =
+            Journal::new(Arc::new(Workspace::open(directory.path(), Secret::OfProcess).unwrap()));
+        let done = Outcome::Executed(serde_json::json!({}));
+        let padding = "x".repeat(2000);
+        let number = |entry: &Entry| match entry {
+            Entry::Call(record) => record.call.clone(),
+            _ => String::new(),
+        };
+        let append = |number: usize| {
+            let mut record = Record::new(&number.to_string(), "a.b", None, &done, 1.0);
+            record.agent = Some(padding.clone());
+            journal.append(&Entry::Call(record.into()));
+        };
+        let page = |skipped, most| {
+            let (entries, has_more) = journal.page(skipped, most, |_| true).unwrap();
+            (entries.iter().map(number).collect::<Vec<String>>(), has_more)
+        };
+        assert_eq!(page(0, 5), (Vec::new(), false));
+        (0..3).for_each(append);
+        assert_eq!(page(0, 5), (vec!["2".to_owned(), "1".to_owned(), "0".to_owned()], false));
+        assert_eq!(page(1, 1), (vec!["1".to_owned()], true));
+        // More than is read of the end.
+        (3..1500).for_each(append);
+        assert_eq!(page(1, 2), (vec!["1498".to_owned(), "1497".to_owned()], true));
+        assert_eq!(page(1498, 5), (vec!["1".to_owned(), "0".to_owned()], false));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The statistics as a dashboard in one HTML file.
 
+use std::collections::BTreeMap;
+
 use cofferdam_text::chart::{self, Bar};
 use cofferdam_text::page::{self, Cell};
 use cofferdam_text::visible as inert;
@@ -8,26 +10,32 @@ use maud::{Markup, html};
 use super::text::{PLUGIN_COLUMNS, TOOL_COLUMNS, cells, milliseconds, uses};
 use super::{Bucket, Scope, Summary};
 
-/// The number of tools in the chart of latencies, the slowest ones.
-const MAX_CHART_TOOLS: usize = 15;
+/// The number of bars in a chart: the slowest tools, the most frequent callers.
+const MAX_CHART_BARS: usize = 15;
 
 impl Summary {
     /// The statistics as an HTML page without external resources.
     pub fn to_html(&self, title: &str) -> String {
-        let body = html! {
+        page::render(&inert::line(title), &self.to_markup())
+    }
+
+    /// The statistics as a part of a page, whose style sheet colours the classes `calls`, `errors` and
+    /// `fallbacks` of charts.
+    pub fn to_markup(&self) -> Markup {
+        html! {
             p class="quiet" { (self.period_in_words()) }
             (self.alerts())
             h2 { "Calls" }
             (page::table("Calls by tool", &TOOL_COLUMNS, self.rows()))
             (self.charts())
+            (self.callers())
             (self.uses())
             h2 { "More" }
             dl { @for (about, value) in self.facts() {
                 div { dt { (about) } dd { (inert::line(&value)) } }
             } }
             (self.problems())
-        };
-        page::render(&inert::line(title), &body)
+        }
     }
 
     fn alerts(&self) -> Markup {
@@ -54,7 +62,7 @@ impl Summary {
     fn charts(&self) -> Markup {
         let mut slowest: Vec<&Scope> = self.tools.iter().filter(|tool| tool.calls > 0).collect();
         slowest.sort_by(|a, b| b.latency_ms.p95.total_cmp(&a.latency_ms.p95));
-        slowest.truncate(MAX_CHART_TOOLS);
+        slowest.truncate(MAX_CHART_BARS);
         let bars: Vec<Bar> = slowest.into_iter().map(latency_bar).collect();
         html! {
             @if !bars.is_empty() {
@@ -68,6 +76,28 @@ impl Summary {
                     li class="fallbacks" { "fallbacks" }
                 }
                 (chart::bars("95th percentile of the latency in milliseconds, the slowest tools", &bars))
+            }
+        }
+    }
+
+    /// Calls by client and role, and decisions of users.
+    fn callers(&self) -> Markup {
+        let bars = |counts: &BTreeMap<String, u64>| {
+            let mut counts: Vec<(&String, &u64)> = counts.iter().collect();
+            counts.sort_by(|a, b| b.1.cmp(a.1));
+            let bar = |(name, count): (&String, &u64)| Bar {
+                label: inert::line(name),
+                parts: vec![("calls", *count as f64)],
+                value: count.to_string(),
+            };
+            counts.into_iter().take(MAX_CHART_BARS).map(bar).collect::<Vec<Bar>>()
+        };
+        html! {
+            @for (title, counts) in [
+                ("Calls by client and role, the most frequent callers", &self.callers),
+                ("Decisions of users, by answer", &self.decisions),
+            ] {
+                @if !counts.is_empty() { (chart::bars(title, &bars(counts))) }
             }
         }
     }

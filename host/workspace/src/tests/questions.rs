@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::layout::QUESTIONS;
-use crate::questions::{Question, QuestionAnswer};
+use crate::questions::{GivenAnswer, Question, QuestionAnswer};
 
 fn question(text: &str) -> Question {
     Question {
@@ -15,13 +15,17 @@ fn question(text: &str) -> Question {
     }
 }
 
+fn given(answer: QuestionAnswer) -> GivenAnswer {
+    GivenAnswer { answer, by: "a test".to_owned() }
+}
+
 #[test]
 fn a_question_is_answered_by_the_one_process_that_listens() {
     let root = tempfile::tempdir().unwrap();
     let (asking, answering) = (open(root.path()), open(root.path()));
     assert!(asking.ask(&question("?")).unwrap().is_none() && !asking.has_listener());
-    let listener = answering.listen().unwrap().unwrap();
-    assert!(open(root.path()).listen().unwrap().is_none());
+    let listener = answering.listen("a test").unwrap().unwrap();
+    assert!(open(root.path()).listen("a test").unwrap().is_none());
     assert!(asking.has_listener());
     let asked = asking.ask(&question("?")).unwrap().unwrap();
     assert_eq!(asked.answer().unwrap(), None);
@@ -30,7 +34,7 @@ fn a_question_is_answered_by_the_one_process_that_listens() {
     let no = QuestionAnswer::No(Some("not now".to_owned()));
     assert!(listener.answer(&name, &no).unwrap());
     assert!(listener.questions().unwrap().is_empty());
-    assert_eq!(asked.answer().unwrap(), Some(no));
+    assert_eq!(asked.answer().unwrap(), Some(given(no)));
     drop(asked);
     assert!(!listener.answer(&name, &QuestionAnswer::Once).unwrap());
     let asked = asking.ask(&question("again")).unwrap().unwrap();
@@ -42,7 +46,7 @@ fn a_question_is_answered_by_the_one_process_that_listens() {
 fn an_answer_that_was_written_by_others_or_for_another_question_does_not_count() {
     let root = tempfile::tempdir().unwrap();
     let workspace = open(root.path());
-    let listener = workspace.listen().unwrap().unwrap();
+    let listener = workspace.listen("a test").unwrap().unwrap();
     let (one, two) = (question("one"), question("two"));
     let [one, two] = [one, two].map(|question| workspace.ask(&question).unwrap().unwrap());
     let named = |text: &str| {
@@ -57,7 +61,7 @@ fn an_answer_that_was_written_by_others_or_for_another_question_does_not_count()
     let copied = format!("{first}.answer");
     fs::copy(directory.join(format!("{second}.answer")), directory.join(copied)).unwrap();
     assert!(one.answer().is_err());
-    assert_eq!(two.answer().unwrap(), Some(QuestionAnswer::Once));
+    assert_eq!(two.answer().unwrap(), Some(given(QuestionAnswer::Once)));
     // Neither is a question that no process has asked.
     let made_up = directory.join("0190a0b0-0000-4000-8000-000000000000");
     fs::write(made_up, "{}").unwrap();

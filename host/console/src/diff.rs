@@ -1,0 +1,276 @@
+//! Unified diffs as tables: line numbers, inline or side by side. Control and invisible characters are
+//! shown as escapes.
+
+use std::borrow::Cow;
+
+use maud::{Markup, html};
+
+use crate::layout::text;
+
+/// How many lines of one diff are shown.
+pub const MAX_LINES: usize = 2_000;
+
+/// How much of a line is shown, in bytes.
+const MAX_LINE_BYTES: usize = 2 << 10;
+
+/// How a diff is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// Old and new lines below each other.
+    Inline,
+    /// Old lines on the left, new ones on the right.
+    Side,
+}
+
+impl View {
+    /// The view that an address names; inline if it names none.
+    pub fn named(name: &str) -> Self {
+        if name == Self::Side.name() { Self::Side } else { Self::Inline }
+    }
+
+    /// Its name in an address.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Side => "side",
+        }
+    }
+
+    /// The other view, and its name for the user.
+    pub fn other(self) -> (Self, &'static str) {
+        match self {
+            Self::Inline => (Self::Side, "Side by side"),
+            Self::Side => (Self::Inline, "Inline"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Same,
+    Removed,
+    Added,
+    /// What stands before the lines: `diff --git`, `@@`, permissions.
+    Head,
+    /// About the line before it: `\ No newline at end of file`.
+    Note,
+}
+
+/// A line of a diff, with its numbers in the old and the new file.
+#[derive(Debug, PartialEq, Eq)]
+struct Line<'a> {
+    kind: Kind,
+    old: Option<usize>,
+    new: Option<usize>,
+    text: &'a str,
+}
+
+/// Where a diff is: the next line numbers, and how many lines are left of the hunk.
+#[derive(Default)]
+struct Place {
+    old: usize,
+    new: usize,
+    old_left: usize,
+    new_left: usize,
+}
+
+impl Place {
+    /// Reads `@@ -1,2 +3,4 @@`.
+    fn of(header: &str) -> Option<Self> {
+        let (old, rest) = header.strip_prefix("@@ -")?.split_once(" +")?;
+        let (new, _) = rest.split_once(" @@")?;
+        let range = |text: &str| -> Option<(usize, usize)> {
+            let (start, count) = text.split_once(',').unwrap_or((text, "1"));
+            Some((start.parse().ok()?, count.parse().ok()?))
+        };
+        let ((old, old_left), (new, new_left)) = (range(old)?, range(new)?);
+        Some(Self { old, new, old_left, new_left })
+    }
+
+    fn take_old(&mut self) -> Option<usize> {
+        self.old_left = self.old_left.checked_sub(1)?;
+        self.old += 1;
+        Some(self.old - 1)
+    }
+
+    fn take_new(&mut self) -> Option<usize> {
+        self.new_left = self.new_left.checked_sub(1)?;
+        self.new += 1;
+        Some(self.new - 1)
+    }
+
+    /// Places a line. Only within the lines that a header has announced are marks what they seem.
+    fn line<'a>(&mut self, line: &'a str) -> Line<'a> {
+        let is_inside = self.old_left > 0 || self.new_left > 0;
+        let marked = |kind, old, new| Line { kind, old, new, text: line.get(1..).unwrap_or("") };
+        match line.as_bytes().first() {
+            Some(b' ') if is_inside => marked(Kind::Same, self.take_old(), self.take_new()),
+            Some(b'-') if is_inside => marked(Kind::Removed, self.take_old(), None),
+            Some(b'+') if is_inside => marked(Kind::Added, None, self.take_new()),
+            Some(b'\\') => Line { kind: Kind::Note, old: None, new: None, text: line },
+            _ => {
+                if let Some(place) = Self::of(line) {
+                    *self = place;
+                }
+                Line { kind: Kind::Head, old: None, new: None, text: line }
+            }
+        }
+    }
+}
+
+fn lines(diff: &str) -> Vec<Line<'_>> {
+    let mut place = Place::default();
+    let lines = diff.split_inclusive('\n').take(MAX_LINES);
+    lines.map(|line| place.line(line.strip_suffix('\n').unwrap_or(line))).collect()
+}
+
+/// Returns how many lines of a diff [`table`] shows.
+pub fn shown_lines(diff: &[u8]) -> usize {
+    diff.split_inclusive(|byte| *byte == b'\n').take(MAX_LINES).count()
+}
+
+/// Shows a diff. `whole` says how all of it can be seen, if it is too long.
+pub fn table(caption: &str, diff: &[u8], view: View, whole: &str) -> Markup {
+    let diff = String::from_utf8_lossy(diff);
+    let lines = lines(&diff);
+    let left_out = diff.split_inclusive('\n').skip(MAX_LINES).count();
+    html! {
+        table class=(format!("diff {}", view.name())) {
+            caption class="hidden" { (caption) }
+            thead class="hidden" { tr { @match view {
+                View::Inline => {
+                    th scope="col" { "Old line" } th scope="col" { "New line" } th scope="col" { "Text" }
+                }
+                View::Side => {
+                    th scope="col" { "Old line" } th scope="col" { "Old text" }
+                    th scope="col" { "New line" } th scope="col" { "New text" }
+                }
+            } } }
+            tbody { @match view {
+                View::Inline => { @for line in &lines { (inline(line)) } }
+                View::Side => { @for (left, right) in sides(&lines) { (side(left, right)) } }
+            } }
+        }
+        @if left_out > 0 {
+            p class="cut" { (left_out) " more lines are not shown here. All of them: " code { (whole) } }
+        }
+    }
+}
+
+fn inline(line: &Line<'_>) -> Markup {
+    let (class, mark) = look(line.kind);
+    html! { tr class=(class) {
+        @match line.kind {
+            Kind::Head | Kind::Note => { td {} td {} }
+            _ => { td { (number(line.old)) } td { (number(line.new)) } }
+        }
+        td { (mark) (shown(line.text)) }
+    } }
+}
+
+/// Puts lines side by side: a run of removed lines beside the added ones after it.
+fn sides<'a, 'b>(lines: &'a [Line<'b>]) -> Vec<(Option<&'a Line<'b>>, Option<&'a Line<'b>>)> {
+    let mut pairs = Vec::new();
+    let mut rest = lines;
+    while let Some(first) = rest.first() {
+        let count = |lines: &[Line<'_>], kind: Kind| {
+            lines.iter().take_while(|line| line.kind == kind).count()
+        };
+        let (removed, after) = rest.split_at(count(rest, Kind::Removed));
+        let (added, after) = after.split_at(count(after, Kind::Added));
+        if removed.is_empty() && added.is_empty() {
+            pairs.push((Some(first), Some(first)));
+            rest = &rest[1..];
+        } else {
+            let most = removed.len().max(added.len());
+            pairs.extend((0..most).map(|at| (removed.get(at), added.get(at))));
+            rest = after;
+        }
+    }
+    pairs
+}
+
+fn side(left: Option<&Line<'_>>, right: Option<&Line<'_>>) -> Markup {
+    if let Some(line) = left.filter(|line| matches!(line.kind, Kind::Head | Kind::Note)) {
+        return html! { tr class=(look(line.kind).0) { td {} td colspan="3" { (shown(line.text)) } } };
+    }
+    let half = |line: Option<&Line<'_>>, of: fn(&Line<'_>) -> Option<usize>| html! {
+        @match line {
+            None => { td class="none" {} td class="none" {} }
+            Some(line) => {
+                @let (class, mark) = look(line.kind);
+                td class=(class) { (number(of(line))) }
+                td class=(class) { (mark) (shown(line.text)) }
+            }
+        }
+    };
+    html! { tr { (half(left, |line| line.old)) (half(right, |line| line.new)) } }
+}
+
+/// The class of a line, and its mark.
+fn look(kind: Kind) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Same => ("same", " "),
+        Kind::Removed => ("del", "-"),
+        Kind::Added => ("add", "+"),
+        Kind::Head => ("head", ""),
+        Kind::Note => ("note", ""),
+    }
+}
+
+fn number(number: Option<usize>) -> Markup {
+    html! { @if let Some(number) = number { (number) } }
+}
+
+fn shown(line: &str) -> Cow<'_, str> {
+    let end = line.floor_char_boundary(MAX_LINE_BYTES);
+    match line.len() - end {
+        0 => text(line).into(),
+        more => format!("{} … {more} more bytes", text(&line[..end])).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIFF: &str = "--- a/x\n+++ b/x\n@@ -3,3 +3,2 @@\n a\n--- b\n-c\n+++ d\n\\ No newline at end of file\n";
+
+    #[test]
+    fn lines_are_numbered_and_marks_count_only_within_hunks() {
+        let lines = lines(DIFF);
+        let found: Vec<(Kind, Option<usize>, Option<usize>, &str)> =
+            lines.iter().map(|line| (line.kind, line.old, line.new, line.text)).collect();
+        assert_eq!(
+            found,
+            [
+                (Kind::Head, None, None, "--- a/x"),
+                (Kind::Head, None, None, "+++ b/x"),
+                (Kind::Head, None, None, "@@ -3,3 +3,2 @@"),
+                (Kind::Same, Some(3), Some(3), "a"),
+                (Kind::Removed, Some(4), None, "-- b"),
+                (Kind::Removed, Some(5), None, "c"),
+                (Kind::Added, None, Some(4), "++ d"),
+                (Kind::Note, None, None, "\\ No newline at end of file"),
+            ]
+        );
+        let sides = sides(&lines);
+        assert_eq!(sides.len(), 7);
+        let numbers = |at: usize| (sides[at].0.and_then(|l| l.old), sides[at].1.and_then(|l| l.new));
+        assert_eq!((numbers(3), numbers(4), numbers(5)), ((Some(3), Some(3)), (Some(4), Some(4)), (Some(5), None)));
+    }
+
+    #[test]
+    fn hostile_lines_are_inert_and_long_ones_are_cut() {
+        for view in [View::Inline, View::Side] {
+            let diff = "@@ -0,0 +1,2 @@\n+<script>\u{202e}\u{1b}\r\n+é\n";
+            let table = table("x", diff.as_bytes(), view, "all").into_string();
+            assert!(table.contains("&lt;script&gt;\\u{202e}\\u{1b}\\u{d}"), "{table}");
+            assert!(!table.contains("<script") && !table.contains('\u{1b}'), "{table}");
+        }
+        let long = format!("@@ -0,0 +1,{0} @@\n{1}", 3000, "+é\n".repeat(3000));
+        let page = table("x", long.as_bytes(), View::Inline, "git diff").into_string();
+        assert!(page.contains("1001 more lines") && page.contains("git diff"), "{}", page.len());
+        assert!(shown(&"é".repeat(2000)).contains("… 1952 more bytes"));
+    }
+}

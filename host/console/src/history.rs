@@ -1,0 +1,173 @@
+//! The commits of the workspace: list, diff, undo.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::diff::{self, View};
+use crate::form::{Fields, address};
+use crate::layout::{self, Page, facts, name, pager, redirect, short, time};
+use crate::state::Console;
+use cofferdam_engine::review::DecideError;
+use cofferdam_engine::runtime::blocking;
+use cofferdam_workspace::{Commit, History, HistoryError, ListedCommit, summary};
+
+/// How many commits a page of the list has.
+const PER_PAGE: usize = 50;
+
+/// How many paths of a commit the list names.
+const MAX_PATHS: usize = 5;
+
+/// How many paths and conflicts the page of a commit names.
+const MAX_NAMED: usize = 200;
+
+/// The list.
+pub async fn show(console: &Arc<Console>, fields: Fields) -> Page {
+    let at = fields.number("page");
+    let history = History::new(Arc::clone(console.workspace()));
+    let read = blocking(move || history.page(at.saturating_mul(PER_PAGE), PER_PAGE)).await;
+    let (commits, count) = match read {
+        Ok(page) => page,
+        Err(error) => return Page::failed("history", status(&error), error),
+    };
+    let has_more = count > at.saturating_add(1).saturating_mul(PER_PAGE);
+    let body = html! {
+        @if commits.is_empty() { p class="quiet" { "There are no commits here." } } @else {
+            section class="scroll" aria-label="Commits" tabindex="0" { table {
+                caption { (count) " commits are kept" }
+                thead { tr {
+                    th scope="col" { "Time (UTC)" } th scope="col" { "Commit" } th scope="col" { "What" }
+                    th scope="col" { "Changes" }
+                } }
+                tbody { @for listed in &commits { (row(listed)) } }
+            } }
+            (pager("history", &[], (at, has_more)))
+        }
+    };
+    Page { reloads: "history", ..Page::new("history", "History", body) }
+}
+
+fn row(ListedCommit { commit, is_undone }: &ListedCommit) -> Markup {
+    let changes = summary(&commit.changes);
+    html! {
+        tr class=[is_undone.then_some("undone")] {
+            td { (time(commit.time)) }
+            th scope="row" { a href=(address("commit", &[("id", &commit.id)])) { code { (short(&commit.id)) } } }
+            td { (what(commit, *is_undone)) }
+            td { ul class="paths" {
+                @for (path, change) in changes.iter().take(MAX_PATHS) {
+                    li { span class=(format!("tag {change}")) { (change) } " " (name(path)) }
+                }
+                @if changes.len() > MAX_PATHS { li { "and " (changes.len() - MAX_PATHS) " more" } }
+            } }
+        }
+    }
+}
+
+fn what(commit: &Commit, is_undone: bool) -> Markup {
+    html! {
+        @if let Some(undone) = &commit.undoes { "undo of " code { (short(undone)) } }
+        @else if let Some(accepted) = &commit.accepts { "accepted by " (name(&accepted.reviewer)) }
+        @else { (commit.calls.len()) @if commit.calls.len() == 1 { " call" } @else { " calls" } }
+        @if is_undone { " " span class="tag" { "undone" } }
+    }
+}
+
+/// A commit with its diff.
+pub async fn commit(console: &Arc<Console>, fields: Fields) -> Page {
+    let id = fields.get("id").to_owned();
+    let (workspace, view) = (Arc::clone(console.workspace()), View::named(fields.get("show")));
+    let read = blocking(move || {
+        let history = History::new(workspace);
+        let commit = history.commit(&id)?;
+        Ok((history.diff(&commit.id)?, history.conflicts(&commit.id)?, commit))
+    });
+    let (diff, conflicts, commit) = match read.await {
+        Ok(read) => read,
+        Err(error) => return Page::failed("history", status(&error), error),
+    };
+    let whole = format!("cofferdam log --diff {} --format text", layout::line(&commit.id));
+    let (other, other_name) = view.other();
+    let other = address("commit", &[("id", &commit.id), ("show", other.name())]);
+    let body = html! {
+        (about(&commit))
+        (undoing(console, &commit, &conflicts))
+        h2 { "Changes" }
+        p class="row" { a href=(other) { (other_name) } }
+        (diff::table("The changes of the commit", &diff, view, &whole))
+    };
+    Page::new("history", format!("Commit {}", short(&commit.id)), body)
+}
+
+fn about(commit: &Commit) -> Markup {
+    let undoes = commit.undoes.as_ref().map(|id| html! {
+        a href=(address("commit", &[("id", id)])) { code { (short(id)) } }
+    });
+    let calls = html! { @for (at, call) in commit.calls.iter().take(MAX_NAMED).enumerate() {
+        @if at > 0 { ", " }
+        a href=(address("call", &[("id", call)])) { code { (short(call)) } }
+    } };
+    facts([
+        ("time (UTC)", Some(time(commit.time))),
+        ("commit", Some(html! { code { (layout::line(&commit.id)) } })),
+        ("undoes", undoes),
+        ("accepted by", commit.accepts.as_ref().map(|accepted| name(&accepted.reviewer))),
+        ("calls", (!commit.calls.is_empty()).then_some(calls)),
+    ])
+}
+
+fn undoing(console: &Console, commit: &Commit, conflicts: &[String]) -> Markup {
+    html! {
+        @if conflicts.is_empty() {
+            form method="post" action="undo" class="row" {
+                (layout::token(console))
+                input type="hidden" name="id" value=(commit.id);
+                button { "Undo this commit" }
+                span class="quiet" { "What it changed becomes what it was before. An undo can be undone as well." }
+            }
+        } @else {
+            div class="warning" {
+                p { strong { "It can't be undone now: " } "something was changed since, or it is undone already." }
+                ul {
+                    @for conflict in conflicts.iter().take(MAX_NAMED) { li { (name(conflict)) } }
+                    @if conflicts.len() > MAX_NAMED { li { "and " (conflicts.len() - MAX_NAMED) " more" } }
+                }
+            }
+        }
+    }
+}
+
+/// Undoes a commit.
+pub async fn undo(console: &Arc<Console>, fields: Fields) -> Response {
+    let Some(id) = fields.filled("id").map(str::to_owned) else {
+        return Page::failed("history", StatusCode::BAD_REQUEST, "the form names no commit")
+            .respond(console);
+    };
+    match console.reviewer.undo(Some(id)).await {
+        Ok((undone, made)) => {
+            console.say(match made {
+                Some(_) => format!("The commit {} is undone.", short(&undone.id)),
+                None => "There was nothing to change.".to_owned(),
+            });
+            redirect("history")
+        }
+        Err(DecideError::History(error)) => {
+            commit(console, fields).await.alerting(status(&error), error).respond(console)
+        }
+        Err(error) => {
+            Page::failed("history", StatusCode::INTERNAL_SERVER_ERROR, error).respond(console)
+        }
+    }
+}
+
+fn status(error: &HistoryError) -> StatusCode {
+    match error {
+        HistoryError::Unknown(_) | HistoryError::NothingToUndo => StatusCode::NOT_FOUND,
+        HistoryError::Ambiguous(_) | HistoryError::NotAlone | HistoryError::Changed { .. } => {
+            StatusCode::CONFLICT
+        }
+        HistoryError::Commit(_) | HistoryError::Io(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

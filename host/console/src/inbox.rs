@@ -1,0 +1,175 @@
+//! What waits for the user: questions of calls, and open proposals.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::form::{Fields, address};
+use crate::layout::{self, Page, ago, facts, maybe, name, redirect, short, text};
+use crate::state::Console;
+use cofferdam_engine::runtime::blocking;
+use cofferdam_workspace::{ListedProposal, Question, QuestionAnswer, ReviewError, Reviews};
+
+/// How many paths of a proposal the list names.
+const MAX_PATHS: usize = 8;
+
+/// How many questions, and how many proposals, are shown.
+const MAX_SHOWN: usize = 100;
+
+type Questions = Option<Vec<(String, Question)>>;
+
+/// The page.
+pub async fn show(console: &Arc<Console>, _: Fields) -> Page {
+    let reading = Arc::clone(console);
+    let read = blocking(move || {
+        let listener = reading.listener()?;
+        let mut questions: Questions =
+            listener.map(|listener| listener.questions()).transpose()?;
+        if let Some(questions) = &mut questions {
+            questions.sort_by(|a, b| a.0.cmp(&b.0));
+        }
+        let proposals = Reviews::new(Arc::clone(reading.workspace())).list()?;
+        Ok::<_, ReviewError>((questions, proposals))
+    });
+    match read.await {
+        Err(error) => Page::failed("inbox", StatusCode::INTERNAL_SERVER_ERROR, error),
+        Ok((questions, proposals)) => {
+            let body = html! { (of_questions(console, &questions)) (of_proposals(&proposals)) };
+            let reloads = "questions proposals history";
+            Page { reloads, ..Page::new("inbox", "Inbox", body) }
+        }
+    }
+}
+
+fn of_questions(console: &Console, questions: &Questions) -> Markup {
+    html! {
+        section aria-labelledby="questions" {
+            h2 id="questions" { "Questions of calls" }
+            @match questions {
+                None => p class="quiet" {
+                    "Another process answers the questions of this workspace ("
+                    code { "cofferdam review answer" } ", or another console). They are shown here once it ends."
+                },
+                Some(questions) if questions.is_empty() => p class="quiet" { "No call waits for an answer." },
+                Some(questions) => {
+                    @for (id, question) in questions.iter().take(MAX_SHOWN) { (of_question(console, id, question)) }
+                    (left_out(questions.len()))
+                }
+            }
+        }
+    }
+}
+
+fn of_question(console: &Console, id: &str, question: &Question) -> Markup {
+    let Question { tool, session, client, role, text: asked, for_session } = question;
+    let reason = format!("reason-{id}");
+    html! {
+        article class="card asks" {
+            h3 { (name(tool)) }
+            (facts([
+                ("session", Some(name(session))),
+                ("client", maybe(client.as_ref())),
+                ("role", maybe(role.as_ref())),
+            ]))
+            pre class="asked" { (text(asked)) }
+            // The first button is what Enter in the field presses.
+            form method="post" action="answer" class="row" {
+                (layout::token(console))
+                input type="hidden" name="question" value=(id);
+                label for=(reason) { "Reason for the agent" }
+                input id=(reason) name="reason" maxlength="2000" autocomplete="off";
+                button name="answer" value="no" class="reject" { "No" }
+                button name="answer" value="once" class="accept" { "Yes, this call" }
+                @if *for_session {
+                    button name="answer" value="session" { "Yes, and later calls of this tool in this session" }
+                }
+            }
+        }
+    }
+}
+
+fn of_proposals(proposals: &[ListedProposal]) -> Markup {
+    html! {
+        section aria-labelledby="proposals" {
+            h2 id="proposals" { "Held changes" }
+            @if proposals.is_empty() { p class="quiet" { "Nothing is held." } }
+            @for proposal in proposals.iter().take(MAX_SHOWN) {
+                article class="card" {
+                    h3 { a href=(address("proposal", &[("id", &proposal.id)])) {
+                        (proposal.paths.len()) @if proposal.paths.len() == 1 { " change" } @else { " changes" }
+                        " of the session " (name(&proposal.author.session))
+                    } }
+                    (of_author(proposal))
+                    ul class="paths" {
+                        @for (path, change) in proposal.paths.iter().take(MAX_PATHS) {
+                            li { span class=(format!("tag {change}")) { (change) } " " (name(path)) }
+                        }
+                        @if proposal.paths.len() > MAX_PATHS {
+                            li { "and " (proposal.paths.len() - MAX_PATHS) " more" }
+                        }
+                    }
+                }
+            }
+            (left_out(proposals.len()))
+        }
+    }
+}
+
+fn left_out(count: usize) -> Markup {
+    html! { @if count > MAX_SHOWN {
+        p class="cut" { (count - MAX_SHOWN) " more are shown once some of these are decided." }
+    } }
+}
+
+/// Who proposes something, with what.
+pub fn of_author(proposal: &ListedProposal) -> Markup {
+    let author = &proposal.author;
+    let tools = author.tools.join(", ");
+    facts([
+        ("client", maybe(author.client.as_ref())),
+        ("role", maybe(author.role.as_ref())),
+        ("tools", (!tools.is_empty()).then(|| name(&tools))),
+        ("changed", Some(html! { (ago(proposal.time)) })),
+        ("revision", Some(html! { (proposal.revision) })),
+        ("proposal", Some(html! { code { (short(&proposal.id)) } })),
+    ])
+}
+
+/// Answers a question.
+pub async fn answer(console: &Arc<Console>, fields: Fields) -> Response {
+    let reason = fields.filled("reason").map(|reason| reason.trim().to_owned());
+    let answer = match fields.get("answer") {
+        "once" => QuestionAnswer::Once,
+        "session" => QuestionAnswer::ForSession,
+        "no" => QuestionAnswer::No(reason),
+        _ => {
+            return Page::failed("inbox", StatusCode::BAD_REQUEST, "the form has no answer")
+                .respond(console);
+        }
+    };
+    let (reading, id) = (Arc::clone(console), fields.get("question").to_owned());
+    let answered = blocking(move || {
+        let Some(listener) = reading.listener()? else { return Ok(None) };
+        // Only of a question that waits, and for a session only where that was offered.
+        let questions = listener.questions()?;
+        let question = questions.iter().find(|(name, _)| *name == id);
+        let fits = |question: &Question| question.for_session || answer != QuestionAnswer::ForSession;
+        match question.is_some_and(|(_, question)| fits(question)) {
+            true => listener.answer(&id, &answer).map(Some),
+            false => Ok(Some(false)),
+        }
+    });
+    match answered.await {
+        Ok(Some(true)) => console.say("The call has your answer."),
+        Ok(Some(false)) => console.say("The call does not wait for an answer any more."),
+        Ok(None) => console.say("Another process answers the questions of this workspace."),
+        Err(error) => {
+            let error: std::io::Error = error;
+            return Page::failed("inbox", StatusCode::INTERNAL_SERVER_ERROR, error)
+                .respond(console);
+        }
+    }
+    redirect("inbox")
+}
