@@ -112,30 +112,30 @@ const KEYS: [(&str, &str); 8] = [
 
 /// The page after the token was taken; it leads to the inbox.
 pub fn entered() -> Markup {
-    html! {
-        (head("Cofferdam", false))
-        body {
-            main { h1 { "Cofferdam" } p { a href="inbox" { "Open the console" } } }
-        }
-    }
+    let body = html! {
+        body { main { h1 { "Cofferdam" } p { a href="inbox" { "Open the console" } } } }
+    };
+    document("Cofferdam", false, &body)
 }
 
-fn head(title: &str, is_complete: bool) -> Markup {
+fn document(title: &str, is_complete: bool, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
-        html lang="en";
-        head {
-            meta charset="utf-8";
-            meta name="viewport" content="width=device-width, initial-scale=1";
-            meta name="color-scheme" content="light dark";
-            title { (line(title)) " · Cofferdam" }
-            @if is_complete {
-                link rel="stylesheet" href="console.css";
-                link rel="icon" href="icon.svg" type="image/svg+xml";
-                script src="console.js" defer {}
-            } @else {
-                meta http-equiv="refresh" content="0; url=inbox";
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (line(title)) " · Cofferdam" }
+                @if is_complete {
+                    link rel="stylesheet" href="console.css";
+                    link rel="icon" href="icon.svg" type="image/svg+xml";
+                    script src="console.js" defer {}
+                } @else {
+                    meta http-equiv="refresh" content="0; url=inbox";
+                }
             }
+            (body)
         }
     }
 }

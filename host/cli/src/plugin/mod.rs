@@ -50,16 +50,10 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
     let (host, _runtime) = setup::host(global, Some(1))?;
     let plugins = host.registry().plugins();
     let lock = crate::install::lock(host.workspace())?;
-    // A plugin that was given with --plugin is not the one in the lock file.
-    let installed = |plugin: &Plugin| {
-        lock.plugins
-            .get(&plugin.manifest.name)
-            .filter(|locked| plugin.digest == Some(locked.digest))
-    };
     if output.format() == Format::Text {
         let line = |plugin: &Plugin| {
             let manifest = &plugin.manifest;
-            let from = installed(plugin).map(|locked| format!("; from {}", locked.source));
+            let from = installed(&lock, plugin).map(|locked| format!("; from {}", locked.source));
             format!(
                 "{:14} {:8} {:3} tools {:3} backends  {}{}\n",
                 manifest.name,
@@ -73,30 +67,37 @@ fn list(global: &Global, output: &Output) -> Result<u8, CliError> {
         output.text(&plugins.iter().map(|plugin| line(plugin)).collect::<String>())?;
         return Ok(exit::OK);
     }
-    let entry = |plugin: &Plugin| {
-        let manifest = &plugin.manifest;
-        let granted =
-            host.policy().capabilities(&manifest.name, plugin.built_in, &manifest.requests);
-        json!({
-            "name": manifest.name,
-            "version": manifest.version,
-            "description": manifest.description,
-            "built_in": plugin.built_in,
-            "tools": manifest.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
-            "backends": manifest.backends.iter().map(|backend| &backend.name).collect::<Vec<_>>(),
-            "requests": manifest.requests,
-            "granted": granted,
-            "installed": installed(plugin).map(|locked| json!({
-                "source": locked.source,
-                "digest": locked.digest,
-                "signer": locked.signer,
-            })),
-        })
-    };
-    output.json(
-        &json!({ "plugins": plugins.iter().map(|plugin| entry(plugin)).collect::<Vec<_>>() }),
-    )?;
+    let entries: Vec<Value> = plugins.iter().map(|plugin| entry(&host, &lock, plugin)).collect();
+    output.json(&json!({ "plugins": entries }))?;
     Ok(exit::OK)
+}
+
+/// The entry of a plugin in the lock file. One that was given with --plugin is not the one that the file
+/// names.
+fn installed<'a>(lock: &'a Lock, plugin: &Plugin) -> Option<&'a Locked> {
+    let locked = lock.plugins.get(&plugin.manifest.name)?;
+    (plugin.digest == Some(locked.digest)).then_some(locked)
+}
+
+/// What the list says of a plugin.
+pub(super) fn entry(host: &Host, lock: &Lock, plugin: &Plugin) -> Value {
+    let manifest = &plugin.manifest;
+    let granted = host.policy().capabilities(&manifest.name, plugin.built_in, &manifest.requests);
+    json!({
+        "name": manifest.name,
+        "version": manifest.version,
+        "description": manifest.description,
+        "built_in": plugin.built_in,
+        "tools": manifest.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+        "backends": manifest.backends.iter().map(|backend| &backend.name).collect::<Vec<_>>(),
+        "requests": manifest.requests,
+        "granted": granted,
+        "installed": installed(lock, plugin).map(|locked| json!({
+            "source": locked.source,
+            "digest": locked.digest,
+            "signer": locked.signer,
+        })),
+    })
 }
 
 fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError> {

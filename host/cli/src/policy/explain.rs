@@ -10,6 +10,7 @@ use crate::config::{Layers, grants};
 use crate::output::Output;
 use crate::{CliError, exit, setup};
 use cofferdam_core::policy::{Capability, NetworkRules, Policy, ProgramRules, SecretSettings};
+use cofferdam_engine::host::Host;
 use cofferdam_engine::journal::{Entry, Journal};
 use cofferdam_plugin::registry::{Plugin, ToolEntry};
 
@@ -40,21 +41,31 @@ pub fn execute(
     let plugin = entry.map_or(plugin, |entry| Some(&entry.plugin));
     let Some(plugin) = plugin else { return Ok(exit::REFUSED) };
     let tool = entry.map(|entry| decision(host.policy(), entry, role));
-    let mut document = json!({
-        "plugin": plugin.manifest.name,
-        "came_with_the_host": plugin.built_in,
-        "entry": entry_of(&layers, plugin),
-        "capabilities": capabilities(host.policy(), &layers, plugin),
-        "secrets": secrets(host.policy(), plugin),
-        "config": host.policy().config(name_of(plugin)).into_keys().collect::<Vec<_>>(),
-        "refused_origins": refused_origins(global, host.policy(), plugin)?,
-        "limits": host.policy().limits().lowered(&plugin.manifest.limits).settings(),
-    });
+    let mut document = of_plugin(global, &host, &layers, plugin)?;
     if let (Some(tool), Some(fields)) = (tool, document.as_object_mut()) {
         fields.insert("tool".to_owned(), tool);
     }
     output.document(&document)?;
     Ok(exit::OK)
+}
+
+/// What a plugin may do, and why.
+pub fn of_plugin(
+    global: &Global,
+    host: &Host,
+    layers: &Layers,
+    plugin: &Plugin,
+) -> Result<Value, CliError> {
+    Ok(json!({
+        "plugin": plugin.manifest.name,
+        "came_with_the_host": plugin.built_in,
+        "entry": entry_of(layers, plugin),
+        "capabilities": capabilities(host.policy(), layers, plugin),
+        "secrets": secrets(host.policy(), plugin),
+        "config": host.policy().config(name_of(plugin)).into_keys().collect::<Vec<_>>(),
+        "refused_origins": refused_origins(global, host.policy(), plugin)?,
+        "limits": host.policy().limits().lowered(&plugin.manifest.limits).settings(),
+    }))
 }
 
 /// The latest calls in which a plugin tried to send requests to origins that it is still not granted,

@@ -3,13 +3,17 @@
 mod explain;
 mod grant;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::args::{Global, PolicyCommand};
 use super::output::Output;
-use super::{CliError, exit, setup};
+use super::{CliError, exit, plugin, setup};
 use crate::config;
 use cofferdam_core::policy::{BundleName, NetworkSettings, Policy, SecretSettings};
+use cofferdam_engine::host::Host;
+use cofferdam_plugin::registry::Plugin;
 
 pub fn execute(global: &Global, command: &PolicyCommand, output: &Output) -> Result<u8, CliError> {
     match command {
@@ -51,6 +55,12 @@ fn secrets(policy: &Policy) -> Vec<Value> {
 
 fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
     let (host, _runtime) = setup::host(global, Some(1))?;
+    output.document(&document(&host))?;
+    Ok(exit::OK)
+}
+
+/// What plugins, roles and agents may do.
+fn document(host: &Host) -> Value {
     let policy = host.policy();
     let grants: Vec<Value> = host
         .registry()
@@ -94,7 +104,7 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
         })
         .collect();
     let (limits, retention) = (policy.limits(), policy.retention());
-    output.document(&json!({
+    json!({
         "grants": grants,
         "roles": roles,
         "agents": agents,
@@ -107,8 +117,26 @@ fn show(global: &Global, output: &Output) -> Result<u8, CliError> {
             "days": retention.age.as_secs() / (24 * 60 * 60),
             "mb": retention.bytes >> 20,
         },
-    }))?;
-    Ok(exit::OK)
+    })
+}
+
+/// What plugins, roles and agents may do, and why: as `policy show`, and for each plugin as `plugin list`
+/// and `policy explain`.
+pub fn permissions(global: &Global) -> Result<Value, CliError> {
+    let (host, _runtime) = setup::host(global, Some(1))?;
+    let layers = setup::layers(global, host.workspace())?;
+    let lock = crate::install::lock(host.workspace())?;
+    let of_plugin = |plugin: &Arc<Plugin>| -> Result<Value, CliError> {
+        let mut entry = plugin::entry(&host, &lock, plugin);
+        let explained = explain::of_plugin(global, &host, &layers, plugin)?;
+        if let (Some(entry), Value::Object(explained)) = (entry.as_object_mut(), explained) {
+            entry.extend(explained);
+        }
+        Ok(entry)
+    };
+    let plugins: Vec<Value> =
+        host.registry().plugins().iter().map(of_plugin).collect::<Result<_, _>>()?;
+    Ok(json!({ "policy": document(&host), "plugins": plugins }))
 }
 
 fn accept(global: &Global, output: &Output) -> Result<u8, CliError> {
