@@ -11,6 +11,7 @@ mod beads;
 mod cache;
 mod call;
 mod config;
+mod console;
 mod contract;
 mod doctor;
 mod error;
@@ -111,6 +112,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Health(_) => health::execute(global, output),
         Command::Report(args) => report::execute(global, &args.command, output),
         Command::Review(args) => review::execute(global, args, output),
+        Command::Console(args) => console::execute(global, args, output),
         Command::Undo(args) => undo::execute(global, args, output),
         Command::Cache(args) => cache::execute(&args.command, output),
         Command::Doctor(_) => doctor::execute(global, output),

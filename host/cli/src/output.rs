@@ -12,6 +12,7 @@ use cofferdam_text::escape_control;
 use cofferdam_workspace::KeptOutput;
 
 /// Prints a command's result in the chosen format.
+#[derive(Clone, Copy)]
 pub struct Output {
     format: Format,
 }

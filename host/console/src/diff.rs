@@ -194,13 +194,15 @@ fn side(left: Option<&Line<'_>>, right: Option<&Line<'_>>) -> Markup {
     if let Some(line) = left.filter(|line| matches!(line.kind, Kind::Head | Kind::Note)) {
         return html! { tr class=(look(line.kind).0) { td {} td colspan="3" { (shown(line.text)) } } };
     }
-    let half = |line: Option<&Line<'_>>, of: fn(&Line<'_>) -> Option<usize>| html! {
-        @match line {
-            None => { td class="none" {} td class="none" {} }
-            Some(line) => {
-                @let (class, mark) = look(line.kind);
-                td class=(class) { (number(of(line))) }
-                td class=(class) { (mark) (shown(line.text)) }
+    let half = |line: Option<&Line<'_>>, of: fn(&Line<'_>) -> Option<usize>| {
+        html! {
+            @match line {
+                None => { td class="none" {} td class="none" {} }
+                Some(line) => {
+                    @let (class, mark) = look(line.kind);
+                    td class=(class) { (number(of(line))) }
+                    td class=(class) { (mark) (shown(line.text)) }
+                }
             }
         }
     };
@@ -234,7 +236,8 @@ fn shown(line: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    const DIFF: &str = "--- a/x\n+++ b/x\n@@ -3,3 +3,2 @@\n a\n--- b\n-c\n+++ d\n\\ No newline at end of file\n";
+    const DIFF: &str =
+        "--- a/x\n+++ b/x\n@@ -3,3 +3,2 @@\n a\n--- b\n-c\n+++ d\n\\ No newline at end of file\n";
 
     #[test]
     fn lines_are_numbered_and_marks_count_only_within_hunks() {
@@ -256,8 +259,12 @@ mod tests {
         );
         let sides = sides(&lines);
         assert_eq!(sides.len(), 7);
-        let numbers = |at: usize| (sides[at].0.and_then(|l| l.old), sides[at].1.and_then(|l| l.new));
-        assert_eq!((numbers(3), numbers(4), numbers(5)), ((Some(3), Some(3)), (Some(4), Some(4)), (Some(5), None)));
+        let numbers =
+            |at: usize| (sides[at].0.and_then(|l| l.old), sides[at].1.and_then(|l| l.new));
+        assert_eq!(
+            (numbers(3), numbers(4), numbers(5)),
+            ((Some(3), Some(3)), (Some(4), Some(4)), (Some(5), None))
+        );
     }
 
     #[test]

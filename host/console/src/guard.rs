@@ -140,10 +140,7 @@ impl Access {
             ));
         }
         *left = None;
-        Ok(format!(
-            "{COOKIE}={}; Path={}; HttpOnly; SameSite=Strict",
-            self.cookie, self.base
-        ))
+        Ok(format!("{COOKIE}={}; Path={}; HttpOnly; SameSite=Strict", self.cookie, self.base))
     }
 }
 
@@ -222,8 +219,7 @@ mod tests {
             (Method::POST, &[(host.clone(), own), (origin.clone(), "http://127.0.0.1:1")], false),
             (Method::POST, &[(host.clone(), own), (origin, "https://127.0.0.1:1234")], false),
         ] {
-            let checked =
-                access.check_source(&method, &Uri::from_static("/x"), &headers(pairs));
+            let checked = access.check_source(&method, &Uri::from_static("/x"), &headers(pairs));
             assert_eq!(checked.is_ok(), is_taken, "{method} {pairs:?}");
         }
         let uri = Uri::from_static("http://evil.example/x");
@@ -242,7 +238,14 @@ mod tests {
         let pair = cookie.split(';').next().unwrap();
         let check = |value: &str| access.check_cookie(&headers(&[(header::COOKIE, value)]));
         assert!(check(pair).is_ok() && check(&format!("a=b; {pair}; c=d")).is_ok());
-        for foreign in ["", "a=b", COOKIE, "cofferdam-console=", &format!("{pair}0"), &format!("{pair}; {pair}")] {
+        for foreign in [
+            "",
+            "a=b",
+            COOKIE,
+            "cofferdam-console=",
+            &format!("{pair}0"),
+            &format!("{pair}; {pair}"),
+        ] {
             assert!(check(foreign).is_err(), "{foreign}");
         }
         assert!(access.check_form("").is_err() && access.check_form(access.csrf()).is_ok());

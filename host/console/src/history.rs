@@ -102,8 +102,10 @@ pub async fn commit(console: &Arc<Console>, fields: Fields) -> Page {
 }
 
 fn about(commit: &Commit) -> Markup {
-    let undoes = commit.undoes.as_ref().map(|id| html! {
-        a href=(address("commit", &[("id", id)])) { code { (short(id)) } }
+    let undoes = commit.undoes.as_ref().map(|id| {
+        html! {
+            a href=(address("commit", &[("id", id)])) { code { (short(id)) } }
+        }
     });
     let calls = html! { @for (at, call) in commit.calls.iter().take(MAX_NAMED).enumerate() {
         @if at > 0 { ", " }

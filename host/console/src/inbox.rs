@@ -25,8 +25,7 @@ pub async fn show(console: &Arc<Console>, _: Fields) -> Page {
     let reading = Arc::clone(console);
     let read = blocking(move || {
         let listener = reading.listener()?;
-        let mut questions: Questions =
-            listener.map(|listener| listener.questions()).transpose()?;
+        let mut questions: Questions = listener.map(|listener| listener.questions()).transpose()?;
         if let Some(questions) = &mut questions {
             questions.sort_by(|a, b| a.0.cmp(&b.0));
         }
@@ -155,7 +154,8 @@ pub async fn answer(console: &Arc<Console>, fields: Fields) -> Response {
         // Only of a question that waits, and for a session only where that was offered.
         let questions = listener.questions()?;
         let question = questions.iter().find(|(name, _)| *name == id);
-        let fits = |question: &Question| question.for_session || answer != QuestionAnswer::ForSession;
+        let fits =
+            |question: &Question| question.for_session || answer != QuestionAnswer::ForSession;
         match question.is_some_and(|(_, question)| fits(question)) {
             true => listener.answer(&id, &answer).map(Some),
             false => Ok(Some(false)),

@@ -70,19 +70,22 @@ fn searched(entry: &Entry) -> String {
     let of_decision = |decision: &DecisionRecord| {
         let DecisionRecord { answer, approver, comment, client, session, role, proposal, .. } =
             decision;
-        let rest = [comment, client, session, role, proposal].map(|text| text.as_deref().unwrap_or(""));
+        let rest =
+            [comment, client, session, role, proposal].map(|text| text.as_deref().unwrap_or(""));
         format!("{answer} {approver} {}", rest.join(" "))
     };
     match entry {
         Entry::Call(record) => {
-            let Record { code, client, session, role, agent, approver, proposal, commit, .. } = &**record;
+            let Record { code, client, session, role, agent, approver, proposal, commit, .. } =
+                &**record;
             let rest = [code, client, session, role, agent, approver, proposal, commit]
                 .map(|text| text.as_deref().unwrap_or(""));
             let outcome = record.outcome().as_str();
             format!("{} {} {outcome} {}", record.tool, record.call, rest.join(" "))
         }
         Entry::Commit(record) => {
-            let paths: Vec<&str> = record.changes.iter().map(|change| change.path.as_str()).collect();
+            let paths: Vec<&str> =
+                record.changes.iter().map(|change| change.path.as_str()).collect();
             format!("commit {} {} {}", record.commit, paths.join(" "), record.calls.join(" "))
         }
         Entry::Event(event) => {
@@ -228,12 +231,13 @@ pub async fn call(console: &Arc<Console>, fields: Fields) -> Page {
         let is_it = |entry: &Entry| matches!(entry, Entry::Call(record) if record.call == id);
         let (found, _) = journal.page(0, 1, is_it)?;
         let Some(Entry::Call(record)) = found.into_iter().next() else { return Ok(None) };
-        let is_nested =
-            |entry: &Entry| matches!(entry, Entry::Call(record) if record.parent.as_deref() == Some(&id));
+        let is_nested = |entry: &Entry| matches!(entry, Entry::Call(record) if record.parent.as_deref() == Some(&id));
         let is_other = |entry: &Entry| match entry {
             Entry::Event(event) => {
-                let proposal = event.decision.as_ref().and_then(|decision| decision.proposal.as_ref());
-                event.call.as_deref() == Some(&id) || (proposal.is_some() && proposal == record.proposal.as_ref())
+                let proposal =
+                    event.decision.as_ref().and_then(|decision| decision.proposal.as_ref());
+                event.call.as_deref() == Some(&id)
+                    || (proposal.is_some() && proposal == record.proposal.as_ref())
             }
             Entry::Commit(commit) => commit.calls.contains(&id),
             Entry::Call(_) | Entry::Health(_) => false,
@@ -249,16 +253,20 @@ pub async fn call(console: &Arc<Console>, fields: Fields) -> Page {
             StatusCode::NOT_FOUND,
             "There is no such call in the journal. It may still run, or its line was rotated away.",
         ),
-        Ok(Some(related)) => {
-            Page::new("journal", format!("Call of {}", line(&related.record.tool)), of_call(&related))
-        }
+        Ok(Some(related)) => Page::new(
+            "journal",
+            format!("Call of {}", line(&related.record.tool)),
+            of_call(&related),
+        ),
     }
 }
 
 fn of_call(Related { record, nested, other }: &Related) -> Markup {
     let fields = serde_json::to_value(record).unwrap_or(Value::Null);
-    let link = |page: &str, id: &String| html! {
-        a href=(address(page, &[("id", id)])) { code { (short(id)) } }
+    let link = |page: &str, id: &String| {
+        html! {
+            a href=(address(page, &[("id", id)])) { code { (short(id)) } }
+        }
     };
     let shown = |name: &str, of: &Value| match (name, of.as_str()) {
         ("parent", Some(id)) => link("call", &id.to_owned()),

@@ -22,5 +22,5 @@ mod proposal;
 mod server;
 mod state;
 
-pub use server::{serve};
+pub use server::serve;
 pub use state::{Permissions, Settings};

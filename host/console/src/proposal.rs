@@ -202,7 +202,8 @@ fn of_hunk(
     ];
     let whole = format!(
         "cofferdam review show {} --hunk {} --format text",
-        layout::line(&review.proposal.id), hunk.id
+        layout::line(&review.proposal.id),
+        hunk.id
     );
     html! {
         div class="hunk" id=(format!("h-{}", hunk.id)) role="group" aria-label=(label) tabindex="-1"
@@ -297,7 +298,8 @@ async fn editing(console: &Arc<Console>, fields: &Fields, typed: Option<&str>) -
     let hunk = hunks.find(|hunk| hunk.id == fields.get("hunk"));
     let Some((hunk, found)) = hunk.and_then(|hunk| Some((hunk, editable(&hunk.text)?))) else {
         let page = of(console, Wanted::of(fields)).await;
-        let why = "The hunk has changed, or can only be edited with `cofferdam review accept --edit`.";
+        let why =
+            "The hunk has changed, or can only be edited with `cofferdam review accept --edit`.";
         return page.alerting(StatusCode::CONFLICT, why);
     };
     let rows = found.lines.lines().count().clamp(6, 40);
@@ -350,9 +352,11 @@ pub async fn decide(console: &Arc<Console>, fields: Fields) -> Response {
         }
         Err(DecideError::Review(error)) => {
             let why = match &error {
-                ReviewError::Stale { .. } => "Nothing was decided: the proposal or the workspace has changed since \
+                ReviewError::Stale { .. } => {
+                    "Nothing was decided: the proposal or the workspace has changed since \
                                               you have looked. This is how it is now."
-                    .to_owned(),
+                        .to_owned()
+                }
                 error => format!("Nothing was decided: {error}"),
             };
             of(console, wanted).await.alerting(status(&error), why).respond(console)
@@ -414,7 +418,8 @@ async fn edit_of(console: &Arc<Console>, fields: &Fields) -> Result<Chosen, Stri
     let id = fields.get("hunk").to_owned();
     let hunk = review.files.iter().flat_map(|file| &file.hunks).find(|hunk| hunk.id == id);
     // The decision refuses an unknown one.
-    let has_returns = hunk.and_then(|hunk| editable(&hunk.text)).is_some_and(|found| found.has_returns);
+    let has_returns =
+        hunk.and_then(|hunk| editable(&hunk.text)).is_some_and(|found| found.has_returns);
     let text = edited(fields.get("text"), has_returns);
     Ok(Chosen { id, verdict: Verdict::Accept, edited: Some(text) })
 }
@@ -433,7 +438,8 @@ async fn of_files(
 fn outcome(decided: &Decided) -> String {
     let counts = [("accepted", decided.accepted), ("rejected", decided.rejected)];
     let counts = counts.iter().filter(|(_, count)| *count > 0);
-    let mut said: Vec<String> = counts.map(|(word, count)| format!("{count} hunks {word}")).collect();
+    let mut said: Vec<String> =
+        counts.map(|(word, count)| format!("{count} hunks {word}")).collect();
     said.extend(decided.executed.iter().map(|file| format!("wrote {file}")));
     if decided.revision.is_none() {
         said.push("nothing is left of the proposal".to_owned());

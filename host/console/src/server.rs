@@ -139,8 +139,7 @@ fn file(kind: &'static str, text: &'static str) -> Response {
 
 /// Checks where each request comes from, and adds the headers of each response.
 async fn check(State(console): Shared, request: Request, next: Next) -> Response {
-    let checked =
-        console.access.check_source(request.method(), request.uri(), request.headers());
+    let checked = console.access.check_source(request.method(), request.uri(), request.headers());
     let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into(),

@@ -58,8 +58,7 @@ const CANNOT_ASK: &str = "this call needs the yes of a person, and this client c
                       support elicitation by forms)";
 
 /// How a person answers for such a client.
-const AT_TERMINAL: &str =
-    "; a person who runs `cofferdam review answer` or `cofferdam console` in the workspace can answer";
+const AT_TERMINAL: &str = "; a person who runs `cofferdam review answer` or `cofferdam console` in the workspace can answer";
 
 /// How often to look for an answer at a terminal.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -3,6 +3,7 @@
 
 mod backend;
 mod cache;
+mod console;
 mod contract;
 mod generate;
 mod ledger;
@@ -22,6 +23,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use backend::{Backend, BackendCommand};
 pub use cache::{Cache, CacheCommand};
+pub use console::Console;
 pub use contract::{Contract, ContractCommand};
 pub use generate::{Completions, Document, Man, Schema};
 pub use ledger::{Beads, BeadsCommand, Inbox, ListBeads};
@@ -300,6 +302,17 @@ Examples:
   cofferdam review show 019a6f2c --format text
   cofferdam review interactive 019a6f2c")]
     Review(Review),
+    /// Supervise agents on a local web page: held changes, questions of calls, history, journal
+    ///
+    /// Listens on 127.0.0.1 until it is interrupted, prints an address that can be opened once, and opens
+    /// it in a browser where there is one. While it runs, questions of calls that need a yes are shown
+    /// there, as with `cofferdam review answer`.
+    #[command(after_help = "\
+Examples:
+  cofferdam console
+  cofferdam console --workspace ~/project --port 8700
+  cofferdam console --no-open")]
+    Console(Console),
     /// Look at the cache of compiled code, or empty it
     Cache(Cache),
     /// Say what this machine offers and what is missing
@@ -382,6 +395,7 @@ impl Command {
             Self::Pipeline(Pipeline { format: RoundFormat::Json, .. }) => Format::Json,
             // The standard output of a server is its client's.
             Self::Serve(_)
+            | Self::Console(_)
             | Self::Pipeline(_)
             | Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
             Self::Tools(_)
