@@ -15,7 +15,7 @@ mod renewal;
 mod roles;
 pub mod server;
 pub mod sessions;
-mod stdio;
+pub mod stdio;
 
 use std::fs;
 use std::path::{Path, PathBuf};

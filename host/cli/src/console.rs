@@ -71,10 +71,10 @@ fn has_desktop() -> bool {
 fn open(address: &str) -> std::io::Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("cofferdam-").suffix(".html").tempfile()?;
     // The address has only digits, letters and `:/?=`.
-    write!(
+    writeln!(
         file,
         "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0; url={address}\">\
-         <title>Cofferdam</title><a href=\"{address}\">Open the console</a>\n"
+         <title>Cofferdam</title><a href=\"{address}\">Open the console</a>"
     )?;
     let mut command = Command::new(OPENER);
     command.arg(file.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

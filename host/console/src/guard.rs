@@ -89,7 +89,7 @@ impl Access {
         let is_own = only(headers, header::ORIGIN) == Some(origin.as_bytes());
         let is_reading = method == Method::GET || method == Method::HEAD;
         // A browser names the origin of a form. Of an address that is opened, it does not.
-        if !is_own && !(is_reading && !headers.contains_key(header::ORIGIN)) {
+        if !(is_own || is_reading && !headers.contains_key(header::ORIGIN)) {
             return Err(Refused(StatusCode::FORBIDDEN, "the request comes from another page"));
         }
         Ok(())

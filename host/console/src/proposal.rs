@@ -136,12 +136,14 @@ async fn of(console: &Arc<Console>, wanted: Wanted) -> Page {
 /// The list of files, with links to those on this page.
 fn files(review: &Review, part: &Part<'_>, wanted: &Wanted) -> Markup {
     let is_here = |file: &FileReview| part.files.iter().any(|(here, _)| here.path == file.path);
-    let mut first = 0;
+    // The number of the first hunk of each file, counted from 0.
+    let firsts = review.files.iter().scan(0, |next, file| {
+        *next += file.hunks.len();
+        Some(*next - file.hunks.len())
+    });
     html! {
         nav aria-label="Files" class="files" {
-            ul { @for file in review.files.iter().take(MAX_FILES) {
-                @let from = first;
-                @let _ = { first += file.hunks.len(); };
+            ul { @for (file, from) in review.files.iter().zip(firsts).take(MAX_FILES) {
                 li {
                     span class=(format!("tag {}", file.change)) { (file.change) } " "
                     @match file.hunks.first() {
@@ -180,7 +182,7 @@ fn of_file(
                 strong { "COLLIDES: " } "the workspace has other changes in the same place. These hunks can only be rejected."
             } }
             @if let Some(by) = executed_by(&file.path) { p class="warning" {
-                strong { "ATTENTION: " } (layout::line(&by.to_string()))
+                strong { "ATTENTION: " } (layout::line(by))
             } }
             @for (number, hunk) in hunks { (of_hunk(file, (*number, hunk), review, wanted)) }
         }

@@ -1,0 +1,413 @@
+//! `cofferdam console`: who may use the page, what its forms do, and what it shows.
+
+mod browser;
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::Child;
+
+use serde_json::{Value, json};
+
+use crate::mcp::server::Request;
+use crate::mcp::stdio::Session;
+use crate::support::{Place, wait_until};
+use crate::trial::configure;
+
+/// A console that runs, and the browser that has opened it.
+struct Console {
+    child: Child,
+    /// The address that it has printed.
+    url: String,
+    address: SocketAddr,
+    /// The path that its pages are below.
+    base: String,
+    cookie: String,
+    /// The token of the last form that was seen.
+    csrf: RefCell<String>,
+}
+
+impl Console {
+    /// Starts it; its address is not opened.
+    fn start(place: &Place) -> Self {
+        let mut child = place.command(&["console", "--no-open"]).spawn().unwrap();
+        let mut url = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        let url = url.trim_end().to_owned();
+        let rest = url.strip_prefix("http://").unwrap_or_else(|| panic!("{url:?}"));
+        let (address, path) = rest.split_once('/').unwrap();
+        let (base, _) = path.split_once('?').unwrap();
+        let (address, base) = (address.parse().unwrap(), format!("/{base}"));
+        Self { child, url, address, base, cookie: String::new(), csrf: RefCell::default() }
+    }
+
+    fn open(place: &Place) -> Self {
+        let mut console = Self::start(place);
+        let (status, head, _) = console.enter();
+        assert_eq!(status, 200, "{head}");
+        let cookie = head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+        console.cookie = cookie.split(';').next().unwrap().to_owned();
+        console
+    }
+
+    fn enter(&self) -> (u16, String, String) {
+        let path = self.url.strip_prefix(&format!("http://{}", self.address)).unwrap();
+        self.request(path).ask(self.address)
+    }
+
+    fn request(&self, path: &str) -> Request {
+        Request::get(path).with("Host", &self.address.to_string())
+    }
+
+    /// A request for a page, as the browser makes it.
+    fn page(&self, page: &str) -> Request {
+        self.request(&format!("{}{page}", self.base)).with("Cookie", &self.cookie)
+    }
+
+    fn get(&self, page: &str) -> String {
+        let (status, _, body) = self.page(page).ask(self.address);
+        assert_eq!(status, 200, "{page}: {body}");
+        if let Some(csrf) = values(&body, "csrf").first() {
+            csrf.clone_into(&mut self.csrf.borrow_mut());
+        }
+        body
+    }
+
+    /// A form, as the browser sends it.
+    fn form(&self, action: &str, fields: &[(&str, &str)]) -> Request {
+        let mut body = format!("csrf={}", self.csrf.borrow());
+        for (name, value) in fields {
+            let _ = write!(body, "&{name}={}", encoded(value));
+        }
+        self.page(action)
+            .by("POST")
+            .with("Origin", &format!("http://{}", self.address))
+            .with("Content-Type", "application/x-www-form-urlencoded")
+            .with_body(&body)
+    }
+
+    /// Sends a form; returns the status and what the next page says.
+    fn send(&self, action: &str, fields: &[(&str, &str)]) -> (u16, String) {
+        let (status, head, body) = self.form(action, fields).ask(self.address);
+        match head.lines().find_map(|line| line.strip_prefix("location: ")) {
+            Some(next) => (status, self.get(next)),
+            None => (status, body),
+        }
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Encodes a value of a form.
+fn encoded(value: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric();
+    let encode = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    value.bytes().map(encode).collect()
+}
+
+/// The values of the fields of this name.
+fn values<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
+    let start = format!("name=\"{name}\" value=\"");
+    page.split(&start).skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
+}
+
+fn value_of<'a>(page: &'a str, name: &str) -> &'a str {
+    values(page, name).first().unwrap_or_else(|| panic!("{name}: {page}"))
+}
+
+/// Holds what these calls of a session change.
+fn hold(place: &Place, session: &str, files: &[(&str, &str)]) {
+    let write = |(path, content): &(&str, &str)| json!({"type": "write_file", "path": path, "content": content});
+    let envelope = json!({ "actions": files.iter().map(write).collect::<Vec<Value>>() });
+    let ended = place.run_with(&["run", "--hold", "--session", session], &envelope.to_string());
+    assert_eq!(ended.status, 0, "{} {}", ended.stdout, ended.stderr);
+}
+
+/// The id of the only proposal.
+fn proposal(place: &Place) -> String {
+    let listed = place.run(&["review"]).json();
+    listed["proposals"][0]["id"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned()
+}
+
+/// A file of 40 lines in which every tenth line was changed.
+fn numbered(word: &str) -> String {
+    let line = |at: usize| if at % 10 == 5 { format!("{word} {at}\n") } else { format!("line {at}\n") };
+    (0..40).map(line).collect()
+}
+
+#[test]
+fn only_the_browser_that_opened_the_address_is_answered() {
+    let place = Place::new();
+    hold(&place, "task", &[("a", "a\n")]);
+    let console = Console::open(&place);
+    console.get(&format!("proposal?id={}", proposal(&place)));
+    // The address is of no use afterwards.
+    let (status, head, body) = console.enter();
+    assert_eq!((status, head.contains("set-cookie")), (403, false), "{body}");
+    let inbox = console.page("inbox");
+    let ask = |request: Request| request.ask(console.address);
+    assert_eq!(ask(console.page("inbox")).0, 200);
+    for foreign in ["", "cofferdam-console=", "cofferdam-console=0", "other=1"] {
+        let (status, _, body) = ask(console.page("inbox").with("Cookie", foreign));
+        assert_eq!((status, body.contains("<html")), (403, false), "{foreign}: {body}");
+    }
+    for file in ["console.css", "console.js", "events", "nothing"] {
+        assert_eq!(ask(console.page(file).without("Cookie")).0, 403, "{file}");
+    }
+    // DNS rebinding.
+    let port = console.address.port();
+    for host in ["evil.example", "localhost", &format!("evil.example:{port}"), "127.0.0.1"] {
+        assert_eq!(ask(console.page("inbox").with("Host", host)).0, 421, "{host}");
+    }
+    assert_eq!(ask(console.page("inbox").and("Host", "evil.example")).0, 421);
+    // Another page of this machine, and one without an origin.
+    for origin in ["http://evil.example", "null", "http://127.0.0.1:1"] {
+        assert_eq!(ask(console.page("inbox").with("Origin", origin)).0, 403, "{origin}");
+        assert_eq!(ask(console.form("undo", &[]).with("Origin", origin)).0, 403, "{origin}");
+    }
+    assert_eq!(ask(console.form("undo", &[]).without("Origin")).0, 403);
+    for csrf in ["", "csrf=", "csrf=0"] {
+        assert_eq!(ask(console.form("undo", &[]).with_body(csrf)).0, 403, "{csrf}");
+    }
+    let (status, head, _) = ask(inbox);
+    assert_eq!(status, 200);
+    for wanted in [
+        "content-security-policy: default-src 'none'",
+        "frame-ancestors 'none'",
+        "x-content-type-options: nosniff",
+        "referrer-policy: same-origin",
+        "cache-control: no-store",
+    ] {
+        assert!(head.contains(wanted), "{wanted}: {head}");
+    }
+    assert!(!head.contains("unsafe") && !head.contains("access-control"), "{head}");
+    // Other machines can't connect, and the body of a form is bounded.
+    assert!(console.address.ip().is_loopback());
+    let large = console.form("undo", &[]).with_body(&"x".repeat(5 << 20));
+    assert!(large.try_ask(console.address).is_none_or(|(status, ..)| status == 413));
+}
+
+#[test]
+fn decisions_on_the_page_leave_the_bytes_of_the_command() {
+    let places = [Place::new(), Place::new()];
+    for place in &places {
+        for file in ["a", "b", "c"] {
+            place.write(file, numbered("old"));
+        }
+        place.write("crlf", "one\r\ntwo\r\n");
+        let new = numbered("new");
+        hold(place, "task", &[("a", &new), ("b", &new), ("c", &new), ("sub/d", "d\n"), ("crlf", "one\r\n2\r\n")]);
+    }
+    let [by_page, by_command] = &places;
+    let console = Console::open(by_page);
+    assert!(console.get("inbox").contains("5 changes of the session"));
+    let ids = [proposal(by_page), proposal(by_command)];
+    let address = format!("proposal?id={}", ids[0]);
+    let page = console.get(&address);
+    // Ids of hunks are digests, so they are the same in both places.
+    let hunks: Vec<String> = values(&page, "hunk").into_iter().map(str::to_owned).collect();
+    assert_eq!(hunks.len(), 14, "{page}");
+    let command = |args: &[&str]| {
+        let ended = by_command.run(&[&["review", args[0], &ids[1]], &args[1..]].concat());
+        assert_eq!(ended.status, 0, "{}", ended.stderr);
+    };
+    let decide = |fields: &[(&str, &str)]| {
+        let page = console.get(&address);
+        let seen = [("id", ids[0].as_str()), ("view", value_of(&page, "view"))];
+        let (status, page) = console.send("decide", &[&seen, fields].concat());
+        assert_eq!(status, 303, "{page}");
+        page
+    };
+    decide(&[("do", "accept-chosen"), ("hunk", &hunks[0]), ("hunk", &hunks[2])]);
+    command(&["accept", "--hunk", &hunks[0], "--hunk", &hunks[2]]);
+    let said = decide(&[("do", "reject-chosen"), ("hunk", &hunks[4]), ("comment", "keep <b>")]);
+    assert!(said.contains("1 hunks rejected"), "{said}");
+    command(&["reject", "--hunk", &hunks[4], "-m", "keep <b>"]);
+    decide(&[("do", "marked"), ("accept", &hunks[5]), ("reject", &hunks[6])]);
+    command(&["accept", "--hunk", &hunks[5]]);
+    command(&["reject", "--hunk", &hunks[6]]);
+    // As it is edited in a text field, whose lines end with carriage returns.
+    for (path, from, to) in [("c", "new 5", "newer 5\r\nand 6"), ("crlf", "+2", "+two\r\n+2")] {
+        let page = console.get(&address);
+        let of_file = page.split("<section class=\"file\"").find(|part| part.contains(&format!("<bdi>{path}</bdi></h2>")));
+        let id = values(of_file.unwrap(), "hunk")[0];
+        let fields = format!("edit?id={}&hunk={id}&view={}", ids[0], value_of(&page, "view"));
+        let text = console.get(&fields).split("spellcheck").nth(1).unwrap().to_owned();
+        let text = text.split_once(">\n").unwrap().1.split("</textarea>").next().unwrap();
+        let typed = text.replace("\r\n", "\n").replace('\n', "\r\n").replace(from, to);
+        let edited = typed.replace("\r\nand 6", "\r\n+and 6");
+        decide(&[("do", "edit"), ("hunk", id), ("text", &edited)]);
+        let lines = edited.replace("\r\n", if path == "crlf" { "\r\n" } else { "\n" });
+        let file = by_command.home_file("edited");
+        std::fs::write(&file, lines).unwrap();
+        command(&["accept", "--edit", &format!("{id}={}", file.display())]);
+    }
+    let said = decide(&[("do", "accept-all")]);
+    assert!(said.contains("nothing is left of the proposal"), "{said}");
+    let shown = by_command.run(&["review", "show", &ids[1]]).json();
+    command(&["accept", "--view", shown["view"].as_str().unwrap()]);
+    for file in ["a", "b", "c", "sub/d", "crlf"] {
+        assert_eq!(by_page.read(file), by_command.read(file), "{file}");
+    }
+    assert!(by_page.read("c").contains("newer 5\nand 6\n"), "{}", by_page.read("c"));
+    assert_eq!(by_page.read("crlf"), "one\r\ntwo\r\n2\r\n");
+    let log = by_page.run(&["log", "--format", "text", "--limit", "100"]).stdout;
+    assert!(log.contains("by console") && log.contains("comment keep <b>"), "{log}");
+    let told = by_page.run_with(&["run", "--session", "task"], r#"{"actions": [{"type": "read_file", "path": "a"}]}"#);
+    assert!(told.stdout.contains("keep <b>"), "{}", told.stdout);
+}
+
+#[test]
+fn a_stale_view_is_refused_with_the_new_one() {
+    let place = Place::new();
+    place.write("a", numbered("old"));
+    hold(&place, "task", &[("a", &numbered("new"))]);
+    let console = Console::open(&place);
+    let id = proposal(&place);
+    let page = console.get(&format!("proposal?id={id}"));
+    let (view, hunk) = (value_of(&page, "view").to_owned(), value_of(&page, "hunk").to_owned());
+    hold(&place, "task", &[("b", "b\n")]);
+    for fields in [
+        &[("do", "accept-all")][..],
+        &[("do", "reject-all")],
+        // Also of a hunk that is still there.
+        &[("do", "accept-chosen"), ("hunk", &hunk)],
+        &[("accept-one", &hunk)],
+        &[("accept-file", "a")],
+        &[("do", "edit"), ("hunk", &hunk), ("text", "x")],
+    ] {
+        let seen = [("id", id.as_str()), ("view", view.as_str()), ("comment", "my words")];
+        let (status, body) = console.send("decide", &[&seen, fields].concat());
+        assert_eq!(status, 409, "{fields:?}: {body}");
+        assert!(body.contains("has changed since") && body.contains("my words"), "{body}");
+        assert_ne!(value_of(&body, "view"), view);
+        let nothing = console.send("decide", &[&[("id", id.as_str())], fields].concat());
+        assert_eq!(nothing.0, 409, "{}", nothing.1);
+    }
+    assert_eq!(place.read("a"), numbered("old"));
+    // The workspace has moved on as well.
+    place.write("a", numbered("other"));
+    let page = console.get(&format!("proposal?id={id}"));
+    assert!(page.contains("COLLIDES"), "{page}");
+    let seen = [("id", id.as_str()), ("view", value_of(&page, "view")), ("do", "accept-all")];
+    let (status, body) = console.send("decide", &seen);
+    assert_eq!(status, 409);
+    assert!(body.contains("other changes in the same place"), "{body}");
+    assert!(!place.workspace().join("b").exists());
+}
+
+#[test]
+fn hostile_content_is_inert_on_every_page() {
+    let place = Place::new();
+    let path = "<img src=x onerror=alert(1)>\u{202e}\u{1b}\"'.sh";
+    hold(&place, "task", &[(path, "<script>alert(1)</script>\u{202e}\u{200b}\u{1b}[2J\u{feff}\n"), (".git/hooks/pre-commit2", "x\n")]);
+    let unknown = json!({"actions": [{"type": "<script>alert(2)</script>\u{202e}"}]}).to_string();
+    place.run_with(&["run"], &unknown);
+    place.run(&["call", "no.such\u{202e}<script>", "{}"]);
+    let console = Console::open(&place);
+    let id = proposal(&place);
+    let mut pages = vec!["inbox".to_owned(), format!("proposal?id={id}&show=side"), "journal".to_owned()];
+    let page = console.get(&format!("proposal?id={id}"));
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;\\u{202e}\\u{200b}\\u{1b}[2J\\u{feff}"), "{page}");
+    let seen = [("id", id.as_str()), ("view", value_of(&page, "view")), ("do", "accept-all")];
+    let (status, said) = console.send("decide", &seen);
+    assert_eq!(status, 303, "{said}");
+    let commit = place.run(&["log", "--commits"]).json()["records"][0]["commit"].as_str().unwrap().to_owned();
+    pages.extend(["history".to_owned(), format!("commit?id={commit}"), "figures".to_owned()]);
+    pages.push("journal?q=%3Cscript%3E%E2%80%AE%22".to_owned());
+    pages.push("commit?id=%3Cscript%3E%E2%80%AE".to_owned());
+    for page in &pages {
+        let (_, _, body) = console.page(page).ask(console.address);
+        for hostile in ["<img src=x", "<script>alert", "\u{202e}", "\u{1b}", "\u{feff}", "\u{200b}"] {
+            assert!(!body.contains(hostile), "{page}: {hostile:?}: {body}");
+        }
+        assert!(!body.contains("style="), "{page}: {body}");
+        assert!(body.matches("<script").count() <= 1, "{page}: {body}");
+    }
+}
+
+#[test]
+fn questions_of_calls_are_answered() {
+    let place = Place::new();
+    configure(&place, "ask = ['shell.*']\n[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n");
+    let console = Console::open(&place);
+    assert!(console.get("inbox").contains("No call waits for an answer"));
+    assert_eq!(place.run(&["review", "answer"]).status, 2);
+    let mut session = Session::begun(&place, &json!({}));
+    let mut run = |id: u64, command: &str| {
+        session.call(id, "shell__run_command", &json!({ "command": command }));
+        wait_until(|| console.get("inbox").contains("May shell.run_command be called?"));
+        let page = console.get("inbox");
+        let question = value_of(&page, "question").to_owned();
+        (question, page)
+    };
+    let (question, page) = run(1, "echo \u{202e}one >> ran");
+    assert!(page.contains("echo \\u{202e}one") && page.contains("tests 0"), "{page}");
+    let answer = |question: &str, answer: &str| {
+        let fields = [("question", question), ("answer", answer), ("reason", "use two")];
+        let (status, page) = console.send("answer", &fields);
+        assert_eq!(status, 303, "{page}");
+        page
+    };
+    assert!(answer(&question, "no").contains("has your answer"));
+    // Once.
+    assert!(answer(&question, "once").contains("does not wait for an answer any more"));
+    let (question, _) = run(2, "echo two >> ran");
+    assert!(answer("0190a0b0-0000-4000-8000-000000000000", "once").contains("does not wait"));
+    answer(&question, "session");
+    let texts = [session.answer(1), session.answer(2)].map(|answer| answer.to_string());
+    assert!(texts[0].contains("the person said no: use two"), "{texts:?}");
+    session.call(3, "shell__run_command", &json!({"command": "true"}));
+    assert_eq!(session.answer(3)["result"]["isError"], false);
+    assert_eq!(place.read("ran"), "two\n");
+    let log = place.run(&["log"]).stdout;
+    assert!(log.contains("the user of cofferdam console"), "{log}");
+    // Another one of the same workspace says so.
+    let other = Console::open(&place);
+    assert!(other.get("inbox").contains("Another process answers the questions"));
+}
+
+#[test]
+fn the_record_is_searched_and_commits_are_undone() {
+    let place = Place::new();
+    place.write("a", "old\n");
+    let write = json!({"type": "write_file", "path": "a", "content": "new\n"});
+    place.run_with(&["run"], &json!({"actions": [write, {"type": "read_file", "path": "none"}]}).to_string());
+    let console = Console::open(&place);
+    let journal = console.get("journal");
+    assert!(journal.contains("files.write_file") && journal.contains("files.read_file"), "{journal}");
+    let found = console.get("journal?q=cli+WRITE_file");
+    assert!(found.contains("files.write_file") && !found.contains(">files.read_file<"), "{found}");
+    let failed = console.get("journal?kind=failed");
+    assert!(!failed.contains(">files.write_file<") && failed.contains(">files.read_file<"), "{failed}");
+    assert!(console.get("journal?q=nothing-has-this").contains("Nothing is found"));
+    let records = place.run(&["log"]).json()["records"].clone();
+    let call = records.as_array().unwrap().iter().find_map(|record| record["call"].as_str()).unwrap().to_owned();
+    let page = console.get(&format!("call?id={call}"));
+    assert!(page.contains("Decisions, events and commits"), "{page}");
+    let commit = place.run(&["log", "--commits"]).json()["records"][0]["commit"].as_str().unwrap().to_owned();
+    let page = console.get(&format!("commit?id={commit}"));
+    assert!(page.contains("Undo this commit"), "{page}");
+    // Something else has changed the file.
+    place.write("a", "other\n");
+    let page = console.get(&format!("commit?id={commit}"));
+    assert!(page.contains("a has other content") && !page.contains("Undo this commit"), "{page}");
+    let (status, body) = console.send("undo", &[("id", &commit)]);
+    assert_eq!((status, place.read("a").as_str()), (409, "other\n"), "{body}");
+    place.write("a", "new\n");
+    let (status, body) = console.send("undo", &[("id", &commit)]);
+    assert_eq!((status, place.read("a").as_str()), (303, "old\n"), "{body}");
+    assert!(console.get("history").contains("undone"));
+    let figures = console.get("figures");
+    assert!(figures.contains("<svg") && figures.contains("Calls by client and role"), "{figures}");
+    let permissions = console.get("permissions");
+    for wanted in ["files.write_file", "Capability", "it came with the host", "lint_agent"] {
+        assert!(permissions.contains(wanted), "{wanted}: {permissions}");
+    }
+}
