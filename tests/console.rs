@@ -107,7 +107,8 @@ impl Drop for Console {
 /// Encodes a value of a form.
 fn encoded(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric();
-    let encode = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    let encode =
+        |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     value.bytes().map(encode).collect()
 }
 
@@ -137,7 +138,8 @@ fn proposal(place: &Place) -> String {
 
 /// A file of 40 lines in which every tenth line was changed.
 fn numbered(word: &str) -> String {
-    let line = |at: usize| if at % 10 == 5 { format!("{word} {at}\n") } else { format!("line {at}\n") };
+    let line =
+        |at: usize| if at % 10 == 5 { format!("{word} {at}\n") } else { format!("line {at}\n") };
     (0..40).map(line).collect()
 }
 
@@ -202,7 +204,11 @@ fn decisions_on_the_page_leave_the_bytes_of_the_command() {
         }
         place.write("crlf", "one\r\ntwo\r\n");
         let new = numbered("new");
-        hold(place, "task", &[("a", &new), ("b", &new), ("c", &new), ("sub/d", "d\n"), ("crlf", "one\r\n2\r\n")]);
+        hold(
+            place,
+            "task",
+            &[("a", &new), ("b", &new), ("c", &new), ("sub/d", "d\n"), ("crlf", "one\r\n2\r\n")],
+        );
     }
     let [by_page, by_command] = &places;
     let console = Console::open(by_page);
@@ -235,7 +241,9 @@ fn decisions_on_the_page_leave_the_bytes_of_the_command() {
     // As it is edited in a text field, whose lines end with carriage returns.
     for (path, from, to) in [("c", "new 5", "newer 5\r\nand 6"), ("crlf", "+2", "+two\r\n+2")] {
         let page = console.get(&address);
-        let of_file = page.split("<section class=\"file\"").find(|part| part.contains(&format!("<bdi>{path}</bdi></h2>")));
+        let of_file = page
+            .split("<section class=\"file\"")
+            .find(|part| part.contains(&format!("<bdi>{path}</bdi></h2>")));
         let id = values(of_file.unwrap(), "hunk")[0];
         let fields = format!("edit?id={}&hunk={id}&view={}", ids[0], value_of(&page, "view"));
         let text = console.get(&fields).split("spellcheck").nth(1).unwrap().to_owned();
@@ -259,7 +267,10 @@ fn decisions_on_the_page_leave_the_bytes_of_the_command() {
     assert_eq!(by_page.read("crlf"), "one\r\ntwo\r\n2\r\n");
     let log = by_page.run(&["log", "--format", "text", "--limit", "100"]).stdout;
     assert!(log.contains("by console") && log.contains("comment keep <b>"), "{log}");
-    let told = by_page.run_with(&["run", "--session", "task"], r#"{"actions": [{"type": "read_file", "path": "a"}]}"#);
+    let told = by_page.run_with(
+        &["run", "--session", "task"],
+        r#"{"actions": [{"type": "read_file", "path": "a"}]}"#,
+    );
     assert!(told.stdout.contains("keep <b>"), "{}", told.stdout);
 }
 
@@ -306,25 +317,40 @@ fn a_stale_view_is_refused_with_the_new_one() {
 fn hostile_content_is_inert_on_every_page() {
     let place = Place::new();
     let path = "<img src=x onerror=alert(1)>\u{202e}\u{1b}\"'.sh";
-    hold(&place, "task", &[(path, "<script>alert(1)</script>\u{202e}\u{200b}\u{1b}[2J\u{feff}\n"), (".git/hooks/pre-commit2", "x\n")]);
+    hold(
+        &place,
+        "task",
+        &[
+            (path, "<script>alert(1)</script>\u{202e}\u{200b}\u{1b}[2J\u{feff}\n"),
+            (".git/hooks/pre-commit2", "x\n"),
+        ],
+    );
     let unknown = json!({"actions": [{"type": "<script>alert(2)</script>\u{202e}"}]}).to_string();
     place.run_with(&["run"], &unknown);
     place.run(&["call", "no.such\u{202e}<script>", "{}"]);
     let console = Console::open(&place);
     let id = proposal(&place);
-    let mut pages = vec!["inbox".to_owned(), format!("proposal?id={id}&show=side"), "journal".to_owned()];
+    let mut pages =
+        vec!["inbox".to_owned(), format!("proposal?id={id}&show=side"), "journal".to_owned()];
     let page = console.get(&format!("proposal?id={id}"));
-    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;\\u{202e}\\u{200b}\\u{1b}[2J\\u{feff}"), "{page}");
+    assert!(
+        page.contains("&lt;script&gt;alert(1)&lt;/script&gt;\\u{202e}\\u{200b}\\u{1b}[2J\\u{feff}"),
+        "{page}"
+    );
     let seen = [("id", id.as_str()), ("view", value_of(&page, "view")), ("do", "accept-all")];
     let (status, said) = console.send("decide", &seen);
     assert_eq!(status, 303, "{said}");
-    let commit = place.run(&["log", "--commits"]).json()["records"][0]["commit"].as_str().unwrap().to_owned();
+    let commit = place.run(&["log", "--commits"]).json()["records"][0]["commit"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     pages.extend(["history".to_owned(), format!("commit?id={commit}"), "figures".to_owned()]);
     pages.push("journal?q=%3Cscript%3E%E2%80%AE%22".to_owned());
     pages.push("commit?id=%3Cscript%3E%E2%80%AE".to_owned());
     for page in &pages {
         let (_, _, body) = console.page(page).ask(console.address);
-        for hostile in ["<img src=x", "<script>alert", "\u{202e}", "\u{1b}", "\u{feff}", "\u{200b}"] {
+        for hostile in ["<img src=x", "<script>alert", "\u{202e}", "\u{1b}", "\u{feff}", "\u{200b}"]
+        {
             assert!(!body.contains(hostile), "{page}: {hostile:?}: {body}");
         }
         assert!(!body.contains("style="), "{page}: {body}");
@@ -378,20 +404,38 @@ fn the_record_is_searched_and_commits_are_undone() {
     let place = Place::new();
     place.write("a", "old\n");
     let write = json!({"type": "write_file", "path": "a", "content": "new\n"});
-    place.run_with(&["run"], &json!({"actions": [write, {"type": "read_file", "path": "none"}]}).to_string());
+    place.run_with(
+        &["run"],
+        &json!({"actions": [write, {"type": "read_file", "path": "none"}]}).to_string(),
+    );
     let console = Console::open(&place);
     let journal = console.get("journal");
-    assert!(journal.contains("files.write_file") && journal.contains("files.read_file"), "{journal}");
+    assert!(
+        journal.contains("files.write_file") && journal.contains("files.read_file"),
+        "{journal}"
+    );
     let found = console.get("journal?q=cli+WRITE_file");
     assert!(found.contains("files.write_file") && !found.contains(">files.read_file<"), "{found}");
     let failed = console.get("journal?kind=failed");
-    assert!(!failed.contains(">files.write_file<") && failed.contains(">files.read_file<"), "{failed}");
+    assert!(
+        !failed.contains(">files.write_file<") && failed.contains(">files.read_file<"),
+        "{failed}"
+    );
     assert!(console.get("journal?q=nothing-has-this").contains("Nothing is found"));
     let records = place.run(&["log"]).json()["records"].clone();
-    let call = records.as_array().unwrap().iter().find_map(|record| record["call"].as_str()).unwrap().to_owned();
+    let call = records
+        .as_array()
+        .unwrap()
+        .iter()
+        .find_map(|record| record["call"].as_str())
+        .unwrap()
+        .to_owned();
     let page = console.get(&format!("call?id={call}"));
     assert!(page.contains("Decisions, events and commits"), "{page}");
-    let commit = place.run(&["log", "--commits"]).json()["records"][0]["commit"].as_str().unwrap().to_owned();
+    let commit = place.run(&["log", "--commits"]).json()["records"][0]["commit"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let page = console.get(&format!("commit?id={commit}"));
     assert!(page.contains("Undo this commit"), "{page}");
     // Something else has changed the file.

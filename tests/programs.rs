@@ -71,9 +71,16 @@ fn every_program_is_installed_or_has_a_reason() {
     for name in ["ruff", "mypy", "pylint", "pytest", "eslint", "jest", "go", "cargo", "git"] {
         assert!(versions.contains_key(name), "{name}: {:?}", missing.get(name));
     }
-    for name in
-        ["make", "mvn", "gradle", "golangci-lint", "cargo-nextest", "docker-registry", "minisign"]
-    {
+    for name in [
+        "make",
+        "mvn",
+        "gradle",
+        "golangci-lint",
+        "cargo-nextest",
+        "chromium",
+        "docker-registry",
+        "minisign",
+    ] {
         let why = missing.get(name).is_some_and(|why| !why.is_empty());
         assert!(versions.contains_key(name) != why, "{name}");
     }

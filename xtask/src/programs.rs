@@ -8,7 +8,8 @@
 //! settings.
 //!
 //! MCP clients, which connect to the host and are not run by it, are installed into
-//! `target/clients`, as pinned by the lock files in `tests/clients`.
+//! `target/clients`, as pinned by the lock files in `tests/clients`. What drives the console in a browser is
+//! installed into `target/browser`, as pinned in `tests/browser`.
 
 mod machine;
 mod maven;
@@ -37,6 +38,7 @@ const VERSION_QUERIES: &[(&str, &[&str])] = &[
     ("cargo-clippy", &["--version"]),
     ("cargo-nextest", &["nextest", "--version"]),
     ("cc", &["--version"]),
+    ("chromium", &["--version"]),
     ("docker-registry", &["--version"]),
     ("eslint", &["--version"]),
     ("git", &["--version"]),
@@ -66,6 +68,9 @@ const VERSION_QUERIES: &[(&str, &[&str])] = &[
 const CLIENT_LOCKS: [&str; 5] =
     ["python.txt", "langchain.txt", "packages.txt", "package.json", "package-lock.json"];
 
+/// The lock files of npm.
+const NPM_LOCKS: [&str; 2] = ["package.json", "package-lock.json"];
+
 /// The contents of `programs.toml`.
 #[derive(Debug, Default)]
 struct Programs {
@@ -83,8 +88,9 @@ struct Programs {
 /// If a package of PyPI or npm can't be installed or does not work.
 pub fn provide(project: &Project) -> Result<()> {
     let result = directory(project).join("programs.toml");
-    let clients = clients_directories(project);
-    let missing = if stamp(project)?.is_fresh([&result].into_iter().chain(&clients)) {
+    let (clients, browser) = (clients_directories(project), browser_directory(project));
+    let installed = [&result, &browser].into_iter().chain(&clients);
+    let missing = if stamp(project)?.is_fresh(installed) {
         missing(&read_text(&result)?)?
     } else {
         let programs = install(project)?;
@@ -105,6 +111,7 @@ fn stamp(project: &Project) -> Result<Stamp> {
     let inputs = Inputs::new()
         .files(files_below(&locks(project))?)?
         .files(CLIENT_LOCKS.map(|name| client_locks(project).join(name)))?
+        .files(NPM_LOCKS.map(|name| browser_locks(project).join(name)))?
         .value("into", directory(project).as_os_str().as_encoded_bytes())
         .value("queries", format!("{VERSION_QUERIES:?}"));
     Ok(Stamp::new(project, "programs", machine::describe(inputs)?))
@@ -118,6 +125,7 @@ fn install(project: &Project) -> Result<Programs> {
     registries::go(project, &mut programs)?;
     registries::package(project)?;
     registries::clients(project, &base)?;
+    registries::browser(project)?;
     if let Err(why) = maven::install(project, &mut programs) {
         programs.missing.insert("mvn".into(), format!("{why:#}"));
     }
@@ -137,6 +145,15 @@ fn locks(project: &Project) -> PathBuf {
 /// The directory of the lock files of MCP's clients.
 fn client_locks(project: &Project) -> PathBuf {
     project.root.join("tests/clients")
+}
+
+/// The directory of the lock files of what drives a browser.
+fn browser_locks(project: &Project) -> PathBuf {
+    project.root.join("tests/browser")
+}
+
+fn browser_directory(project: &Project) -> PathBuf {
+    project.target.join("browser")
 }
 
 /// The directories of the clients: MCP's for Python with Node.js, LangChain's (which needs another

@@ -26,6 +26,7 @@ enum Source {
 
 const PROGRAMS: &[(&str, Source)] = &[
     ("cc", Source::Package("gcc")),
+    ("chromium", Source::Package("chromium")),
     ("git", Source::Package("git")),
     ("java", Source::Package("default-jdk-headless")),
     ("javac", Source::Package("default-jdk-headless")),

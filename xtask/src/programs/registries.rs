@@ -1,4 +1,4 @@
-//! Packages of PyPI and npm: Python and JavaScript tools, Go, and MCP clients.
+//! Packages of PyPI and npm: Python and JavaScript tools, Go, MCP clients, and what drives a browser.
 
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -8,7 +8,10 @@ use std::thread;
 use anyhow::Result;
 
 use super::machine::Python;
-use super::{Programs, client_locks, clients_directories, directory, locks, once};
+use super::{
+    NPM_LOCKS, Programs, browser_directory, browser_locks, client_locks, clients_directories,
+    directory, locks, once,
+};
 use crate::process::{native, run};
 use crate::project::{Project, read, write};
 use crate::stamp::Inputs;
@@ -150,9 +153,18 @@ pub fn npm(project: &Project, programs: &mut Programs) -> Result<()> {
     Ok(())
 }
 
+/// Installs what drives the console in a browser, and checks whether its pages are accessible.
+///
+/// # Errors
+/// For the reasons of [`npm`].
+pub fn browser(project: &Project) -> Result<()> {
+    let (locks, into) = (browser_locks(project), browser_directory(project));
+    modules(project, "browser", &locks, &into, "Playwright, axe")
+}
+
 /// Installs the packages that the lock file in a directory pins, without running their scripts.
 fn modules(project: &Project, name: &str, locks: &Path, into: &Path, what: &str) -> Result<()> {
-    let files = ["package.json", "package-lock.json"].map(|name| locks.join(name));
+    let files = NPM_LOCKS.map(|name| locks.join(name));
     once(project, name, Inputs::new().files(files.clone())?, into, || {
         for file in &files {
             write(&into.join(file.file_name().unwrap_or_default()), read(file)?)?;

@@ -1,0 +1,183 @@
+// Drives every function of the console in Chromium. Reads one JSON line: {modules, chromium, url, large,
+// small, hostile, commit}: where the packages are, the browser, the address of the console, proposals (one of
+// 1,000 hunks, one of three files, one with hostile names and contents), and a commit. Prints one JSON
+// line: how long keys took in milliseconds.
+
+import assert from "node:assert/strict";
+import { createInterface } from "node:readline/promises";
+
+import { load, start, until } from "./page.mjs";
+
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const given = JSON.parse((await lines.next()).value);
+const { source } = load(given.modules, "axe-core");
+const base = given.url.split("?")[0];
+const browser = await start(given);
+const elsewhere = [];
+const problems = [];
+
+async function open(options) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.on("request", (request) => {
+    if (!request.url().startsWith(base)) elsewhere.push(request.url());
+  });
+  page.on("pageerror", (error) => problems.push(String(error)));
+  page.on("console", (message) => {
+    if (message.type() === "error") problems.push(message.text());
+  });
+  page.on("dialog", (dialog) => {
+    problems.push(`a dialog: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  return page;
+}
+
+const page = await open({ colorScheme: "light" });
+await page.goto(given.url);
+await page.waitForURL(`${base}inbox`);
+const text = () => page.innerText("main");
+
+// axe is evaluated by the debugger, which the page's policy does not restrict.
+async function check(name) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await page.evaluate(source);
+    const { violations } = await page.evaluate(() => globalThis.axe.run());
+    const found = violations.map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html).join(" ")}`);
+    assert.deepEqual(found, [], `${name}, ${colorScheme}`);
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+// The address is of no use to another browser.
+const stranger = await (await browser.newContext()).newPage();
+assert.equal((await stranger.goto(given.url)).status(), 403);
+assert.equal((await stranger.goto(`${base}inbox`)).status(), 403);
+
+// 1,000 hunks: drawn, and keys are answered.
+const proposal = (id) => `${base}proposal?id=${id}`;
+await page.goto(proposal(given.large));
+assert.equal(await page.locator(".hunk").count(), 1000);
+const times = [];
+for (const key of ["j", "j", "x", "k", "a", "a", "r", "j", "x", "a", "k", "r", "j", "j", "a", "a", "a"]) {
+  times.push(await page.evaluate(async (key) => {
+    const begun = performance.now();
+    document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+    // Until the second frame, what the key has changed is drawn.
+    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    return performance.now() - begun;
+  }, key));
+}
+const marked = await page.locator(".hunk.accept, .hunk.reject").count();
+assert.ok(marked > 3, `${marked} are marked`);
+const drawn = await page.evaluate(() => performance.getEntriesByType("navigation")[0]);
+await page.reload();
+
+// Keys: one is accepted, one rejected, one edited, and one stays.
+await page.goto(proposal(given.small));
+await check("proposal");
+await page.goto(`${proposal(given.small)}&show=side`);
+assert.equal(await page.locator("table.side").count(), 4);
+await check("side by side");
+await page.click("text=Inline");
+await page.keyboard.press("?");
+assert.ok(await page.locator("dialog#help").isVisible());
+await check("keys");
+await page.keyboard.press("Escape");
+await page.keyboard.press("j");
+await page.keyboard.press("a");
+await page.keyboard.press("r");
+await page.fill("#comment", "not <b>this</b>");
+await page.locator(".hunk").nth(2).focus();
+await page.keyboard.press("Enter");
+await page.waitForSelector(".said");
+assert.match(await page.innerText(".said"), /1 hunks accepted; 1 hunks rejected/);
+assert.equal(await page.locator(".hunk").count(), 2);
+await page.keyboard.press("j");
+await page.keyboard.press("e");
+await page.waitForSelector("textarea#text");
+await check("edit");
+await page.fill("textarea#text", (await page.inputValue("textarea#text")).replace("+third", "+by hand"));
+await page.click("text=Accept as edited");
+await page.waitForSelector(".said");
+assert.equal(await page.locator(".hunk").count(), 1);
+
+// Another one has decided meanwhile.
+const second = await page.context().newPage();
+await second.goto(proposal(given.small));
+await second.click("text=Reject all");
+await second.waitForURL(`${base}inbox`);
+await until(async () => (await page.innerText("#news")).includes("may have changed"), "the report of a change");
+await page.click("text=Accept all");
+assert.match(await text(), /no open proposal/);
+await second.close();
+
+// The inbox is reloaded by itself.
+await page.goto(`${base}inbox`);
+await page.mouse.move(0, 0);
+await check("inbox");
+const held = await page.locator(".card").count();
+process.stdout.write(`${JSON.stringify({ want: "hold" })}\n`);
+await until(async () => (await page.locator(".card").count()) > held, "a new proposal in the inbox");
+
+// A question of a call.
+process.stdout.write(`${JSON.stringify({ want: "question" })}\n`);
+await page.waitForSelector(".asks", { timeout: 30_000 });
+await check("question");
+await page.fill(".asks input[name=reason]", "no, <i>thanks</i>");
+// Enter in the field is a no.
+await page.press(".asks input[name=reason]", "Enter");
+await page.waitForSelector(".said");
+assert.match(await text(), /The call has your answer/);
+
+// Hostile names and contents.
+await page.goto(proposal(given.hostile));
+await check("hostile");
+assert.ok((await text()).includes("\\u{202e}"));
+assert.ok((await text()).includes("ATTENTION"));
+assert.equal(await page.locator("main img, main script, main iframe, main [onerror]").count(), 0);
+await page.click("text=Accept all");
+await page.waitForSelector(".said");
+
+// History, with an undo.
+await page.goto(`${base}history`);
+await check("history");
+await page.goto(`${base}commit?id=${given.commit}`);
+await check("commit");
+await page.click("text=Undo this commit");
+await page.waitForSelector(".said");
+assert.match(await text(), /is undone/);
+
+// The journal.
+await page.click("nav >> text=Journal");
+await check("journal");
+await page.fill("#q", "write_file cli");
+await page.press("#q", "Enter");
+await page.waitForURL(/q=write_file/);
+await page.locator("tbody th a", { hasText: "files.write_file" }).first().click();
+await page.waitForURL(/call\?id=/);
+await check("call");
+await page.click("nav >> text=Permissions");
+await page.locator("details summary").first().click();
+await check("permissions");
+await page.click("nav >> text=Figures");
+assert.ok((await page.locator("svg").count()) >= 3);
+await check("figures");
+
+// A narrow screen, and no script.
+const narrow = await open({ viewport: { width: 380, height: 700 }, javaScriptEnabled: false });
+await narrow.context().addCookies(await page.context().cookies());
+for (const name of ["inbox", "history", "journal", "permissions", "figures", `proposal?id=${given.large}`]) {
+  const response = await narrow.goto(`${base}${name}`);
+  assert.equal(response.status(), 200, name);
+}
+await narrow.locator("button[name=reject-one]").first().click();
+await narrow.waitForSelector(".said");
+assert.match(await narrow.innerText(".said"), /1 hunks rejected/);
+
+assert.deepEqual(elsewhere, []);
+assert.deepEqual(problems, []);
+await browser.close();
+process.stdout.write(`${JSON.stringify({ keys: times, drawn: drawn.loadEventEnd })}\n`);
+process.exit(0);
