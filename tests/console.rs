@@ -69,7 +69,7 @@ impl Console {
         let (status, _, body) = self.page(page).ask(self.address);
         assert_eq!(status, 200, "{page}: {body}");
         if let Some(csrf) = values(&body, "csrf").first() {
-            csrf.clone_into(&mut self.csrf.borrow_mut());
+            self.csrf.replace((*csrf).to_owned());
         }
         body
     }
@@ -195,71 +195,95 @@ fn only_the_browser_that_opened_the_address_is_answered() {
     assert!(large.try_ask(console.address).is_none_or(|(status, ..)| status == 413));
 }
 
-#[test]
-fn decisions_on_the_page_leave_the_bytes_of_the_command() {
-    let places = [Place::new(), Place::new()];
-    for place in &places {
-        for file in ["a", "b", "c"] {
-            place.write(file, numbered("old"));
-        }
-        place.write("crlf", "one\r\ntwo\r\n");
+/// The same changes, held in two workspaces: one is decided about on the page, the other one by the command.
+struct Both {
+    places: [Place; 2],
+    console: Console,
+    /// The proposal in each of them.
+    ids: [String; 2],
+}
+
+impl Both {
+    fn new() -> Self {
+        let places = [Place::new(), Place::new()];
         let new = numbered("new");
-        hold(
-            place,
-            "task",
-            &[("a", &new), ("b", &new), ("c", &new), ("sub/d", "d\n"), ("crlf", "one\r\n2\r\n")],
-        );
+        for place in &places {
+            for file in ["a", "b", "c"] {
+                place.write(file, numbered("old"));
+            }
+            place.write("crlf", "one\r\ntwo\r\n");
+            let crlf = ("crlf", "one\r\n2\r\n");
+            hold(place, "task", &[("a", &new), ("b", &new), ("c", &new), ("sub/d", "d\n"), crlf]);
+        }
+        let console = Console::open(&places[0]);
+        let ids = [proposal(&places[0]), proposal(&places[1])];
+        Self { places, console, ids }
     }
-    let [by_page, by_command] = &places;
-    let console = Console::open(by_page);
-    assert!(console.get("inbox").contains("5 changes of the session"));
-    let ids = [proposal(by_page), proposal(by_command)];
-    let address = format!("proposal?id={}", ids[0]);
-    let page = console.get(&address);
-    // Ids of hunks are digests, so they are the same in both places.
-    let hunks: Vec<String> = values(&page, "hunk").into_iter().map(str::to_owned).collect();
-    assert_eq!(hunks.len(), 14, "{page}");
-    let command = |args: &[&str]| {
-        let ended = by_command.run(&[&["review", args[0], &ids[1]], &args[1..]].concat());
-        assert_eq!(ended.status, 0, "{}", ended.stderr);
-    };
-    let decide = |fields: &[(&str, &str)]| {
-        let page = console.get(&address);
-        let seen = [("id", ids[0].as_str()), ("view", value_of(&page, "view"))];
-        let (status, page) = console.send("decide", &[&seen, fields].concat());
+
+    fn page(&self) -> String {
+        self.console.get(&format!("proposal?id={}", self.ids[0]))
+    }
+
+    /// Decides on the page, and returns the next one.
+    fn decide(&self, fields: &[(&str, &str)]) -> String {
+        let page = self.page();
+        let seen = [("id", self.ids[0].as_str()), ("view", value_of(&page, "view"))];
+        let (status, page) = self.console.send("decide", &[&seen, fields].concat());
         assert_eq!(status, 303, "{page}");
         page
-    };
-    decide(&[("do", "accept-chosen"), ("hunk", &hunks[0]), ("hunk", &hunks[2])]);
-    command(&["accept", "--hunk", &hunks[0], "--hunk", &hunks[2]]);
-    let said = decide(&[("do", "reject-chosen"), ("hunk", &hunks[4]), ("comment", "keep <b>")]);
-    assert!(said.contains("1 hunks rejected"), "{said}");
-    command(&["reject", "--hunk", &hunks[4], "-m", "keep <b>"]);
-    decide(&[("do", "marked"), ("accept", &hunks[5]), ("reject", &hunks[6])]);
-    command(&["accept", "--hunk", &hunks[5]]);
-    command(&["reject", "--hunk", &hunks[6]]);
-    // As it is edited in a text field, whose lines end with carriage returns.
-    for (path, from, to) in [("c", "new 5", "newer 5\r\nand 6"), ("crlf", "+2", "+two\r\n+2")] {
-        let page = console.get(&address);
-        let of_file = page
-            .split("<section class=\"file\"")
-            .find(|part| part.contains(&format!("<bdi>{path}</bdi></h2>")));
-        let id = values(of_file.unwrap(), "hunk")[0];
-        let fields = format!("edit?id={}&hunk={id}&view={}", ids[0], value_of(&page, "view"));
-        let text = console.get(&fields).split("spellcheck").nth(1).unwrap().to_owned();
-        let text = text.split_once(">\n").unwrap().1.split("</textarea>").next().unwrap();
-        let typed = text.replace("\r\n", "\n").replace('\n', "\r\n").replace(from, to);
-        let edited = typed.replace("\r\nand 6", "\r\n+and 6");
-        decide(&[("do", "edit"), ("hunk", id), ("text", &edited)]);
-        let lines = edited.replace("\r\n", if path == "crlf" { "\r\n" } else { "\n" });
-        let file = by_command.home_file("edited");
-        std::fs::write(&file, lines).unwrap();
-        command(&["accept", "--edit", &format!("{id}={}", file.display())]);
     }
-    let said = decide(&[("do", "accept-all")]);
+
+    /// Decides by the command.
+    fn command(&self, verdict: &str, options: &[&str]) {
+        let ended = self.places[1].run(&[&["review", verdict, &self.ids[1]], options].concat());
+        assert_eq!(ended.status, 0, "{}", ended.stderr);
+    }
+
+    /// Accepts the first hunk of a file with other lines. A text field returns them with carriage returns.
+    fn edit(&self, path: &str, (from, to): (&str, &str)) {
+        let page = self.page();
+        let heading = format!("<bdi>{path}</bdi></h2>");
+        let of_file = page.split("<section class=\"file\"").find(|part| part.contains(&heading));
+        let hunk = values(of_file.unwrap(), "hunk")[0];
+        let view = value_of(&page, "view");
+        let page = self.console.get(&format!("edit?id={}&hunk={hunk}&view={view}", self.ids[0]));
+        let text =
+            page.split_once("wrap=\"off\">\n").unwrap().1.split("</textarea>").next().unwrap();
+        let edited = text.replace(from, to);
+        assert_ne!(edited, text);
+        self.decide(&[("do", "edit"), ("hunk", hunk), ("text", &edited.replace('\n', "\r\n"))]);
+        let lines = if path == "crlf" { edited.replace('\n', "\r\n") } else { edited };
+        let file = self.places[1].home_file("edited");
+        std::fs::write(&file, lines).unwrap();
+        self.command("accept", &["--edit", &format!("{hunk}={}", file.display())]);
+    }
+}
+
+#[test]
+fn decisions_on_the_page_leave_the_bytes_of_the_command() {
+    let both = Both::new();
+    let [by_page, by_command] = &both.places;
+    assert!(both.console.get("inbox").contains("5 changes of the session"));
+    // Ids of hunks are digests, so they are the same in both places.
+    let page = both.page();
+    let hunks = values(&page, "hunk");
+    assert_eq!(hunks.len(), 14, "{page}");
+    both.decide(&[("do", "accept-chosen"), ("hunk", hunks[0]), ("hunk", hunks[2])]);
+    both.command("accept", &["--hunk", hunks[0], "--hunk", hunks[2]]);
+    let said = both.decide(&[("do", "reject-chosen"), ("hunk", hunks[4]), ("comment", "keep <b>")]);
+    assert!(said.contains("1 hunks rejected"), "{said}");
+    both.command("reject", &["--hunk", hunks[4], "-m", "keep <b>"]);
+    both.decide(&[("do", "marked"), ("accept", hunks[5]), ("reject", hunks[6])]);
+    both.command("accept", &["--hunk", hunks[5]]);
+    both.command("reject", &["--hunk", hunks[6]]);
+    both.decide(&[("accept-one", hunks[1])]);
+    both.command("accept", &["--hunk", hunks[1]]);
+    both.edit("c", ("new 5", "newer 5\n+and 6"));
+    both.edit("crlf", ("+2", "+two\n+2"));
+    let said = both.decide(&[("do", "accept-all")]);
     assert!(said.contains("nothing is left of the proposal"), "{said}");
-    let shown = by_command.run(&["review", "show", &ids[1]]).json();
-    command(&["accept", "--view", shown["view"].as_str().unwrap()]);
+    let shown = by_command.run(&["review", "show", &both.ids[1]]).json();
+    both.command("accept", &["--view", shown["view"].as_str().unwrap()]);
     for file in ["a", "b", "c", "sub/d", "crlf"] {
         assert_eq!(by_page.read(file), by_command.read(file), "{file}");
     }
@@ -267,10 +291,8 @@ fn decisions_on_the_page_leave_the_bytes_of_the_command() {
     assert_eq!(by_page.read("crlf"), "one\r\ntwo\r\n2\r\n");
     let log = by_page.run(&["log", "--format", "text", "--limit", "100"]).stdout;
     assert!(log.contains("by console") && log.contains("comment keep <b>"), "{log}");
-    let told = by_page.run_with(
-        &["run", "--session", "task"],
-        r#"{"actions": [{"type": "read_file", "path": "a"}]}"#,
-    );
+    let read = r#"{"actions": [{"type": "read_file", "path": "a"}]}"#;
+    let told = by_page.run_with(&["run", "--session", "task"], read);
     assert!(told.stdout.contains("keep <b>"), "{}", told.stdout);
 }
 

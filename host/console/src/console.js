@@ -34,13 +34,13 @@ async function reload() {
   timer = null;
   if (isInUse()) return report("Something has changed.");
   reloaded = Date.now();
-  const response = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
+  const response = await fetch(location.href, { headers: { "X-Part": "live" } }).catch(() => null);
   if (!response || !response.ok) return report("The page can't be reloaded.");
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const next = page.getElementById("live");
   if (!next || isInUse()) return report("Something has changed.");
   content.replaceChildren(...next.childNodes);
-  byId("news").replaceChildren();
+  byId("news").querySelector(".news")?.remove();
 }
 
 function soon() {

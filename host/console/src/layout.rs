@@ -64,9 +64,18 @@ impl Page {
         Self { status, alert: Some(why.to_string()), ..self }
     }
 
-    /// The whole response.
+    /// The whole response, with what was said for the next page.
     pub fn respond(self, console: &Console) -> Response {
         let said = console.said();
+        self.saying(console, said)
+    }
+
+    /// The response for the script, which leaves what was said to the next whole page.
+    pub fn respond_part(self, console: &Console) -> Response {
+        self.saying(console, None)
+    }
+
+    fn saying(self, console: &Console, said: Option<String>) -> Response {
         let body = html! {
             body data-reloads=(self.reloads) data-reports=(self.reports) {
                 a class="skip" href="#content" { "Skip to the content" }

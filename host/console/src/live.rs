@@ -3,42 +3,21 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
-use tokio::sync::watch;
 
-use crate::state::Console;
+use crate::state::{Changes, Console, Seen};
 use cofferdam_engine::runtime::blocking;
-use cofferdam_workspace::Activity;
 
 /// How often to look.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How often a connection hears something, so that one that is gone is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-/// What pages show: the host's files, and the open questions by their names.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Seen {
-    activity: Activity,
-    questions: Vec<String>,
-}
-
-/// What was seen last, and whether the poller runs.
-pub struct Changes {
-    seen: watch::Sender<Seen>,
-    is_polling: AtomicBool,
-}
-
-impl Default for Changes {
-    fn default() -> Self {
-        Self { seen: watch::Sender::new(Seen::default()), is_polling: AtomicBool::new(false) }
-    }
-}
 
 /// Answers with a stream of events, one for each part that has changed.
 pub async fn events(console: Arc<Console>) -> Response {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{RawQuery, Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
@@ -44,6 +44,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// How long to wait if the system has no file descriptor for a connection.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The header of the script's own requests, which only take a part of the page.
+const PART: &str = "x-part";
 
 /// The files of the pages: their names, types and contents.
 const FILES: [(&str, &str, &str); 3] = [
@@ -190,9 +193,16 @@ async fn form(console: &Console, request: Request) -> Result<Fields, Response> {
 
 macro_rules! pages {
     ($($name:ident: $of:path;)*) => {$(
-        async fn $name(State(console): Shared, RawQuery(query): RawQuery) -> Response {
+        async fn $name(
+            State(console): Shared,
+            RawQuery(query): RawQuery,
+            headers: HeaderMap,
+        ) -> Response {
             let page: Page = $of(&console, Fields::of_query(query.as_deref())).await;
-            page.respond(&console)
+            match headers.contains_key(PART) {
+                true => page.respond_part(&console),
+                false => page.respond(&console),
+            }
         }
     )*};
 }

@@ -2,14 +2,15 @@
 //! the next page shows.
 
 use std::io;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::guard::Access;
-use crate::live::Changes;
 use cofferdam_engine::review::Reviewer;
-use cofferdam_workspace::{Listener, Workspace};
+use cofferdam_workspace::{Activity, Listener, Workspace};
 
 /// What the user answers questions with, and decides with, in the record.
 const NAME: &str = "cofferdam console";
@@ -29,6 +30,29 @@ pub struct Settings {
     pub permissions: Permissions,
     /// The port on 127.0.0.1; 0: a free one.
     pub port: u16,
+}
+
+/// What pages show: the host's files, and the open questions by their names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The state of the host's files.
+    pub activity: Activity,
+    /// The names of the open questions.
+    pub questions: Vec<String>,
+}
+
+/// Tells open pages what has changed.
+pub struct Changes {
+    /// What was seen last.
+    pub seen: watch::Sender<Seen>,
+    /// Whether the poller runs.
+    pub is_polling: AtomicBool,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self { seen: watch::Sender::new(Seen::default()), is_polling: AtomicBool::new(false) }
+    }
 }
 
 /// A console that runs.
