@@ -15,6 +15,15 @@ use crate::mcp::stdio::Session;
 use crate::support::{Place, wait_until};
 use crate::trial::configure;
 
+/// Settings under which each command of a shell needs the yes of a user.
+const ASKING: &str = "ask = ['shell.*']
+[grants.shell]
+files = 'write'
+process = ['bash']
+[roles.coder]
+tools = ['*']
+";
+
 /// A console that runs, and the browser that has opened it.
 struct Console {
     child: Child,
@@ -263,7 +272,7 @@ impl Both {
 fn decisions_on_the_page_leave_the_bytes_of_the_command() {
     let both = Both::new();
     let [by_page, by_command] = &both.places;
-    assert!(both.console.get("inbox").contains("5 changes of the session"));
+    assert!(both.console.get("inbox").contains("changes of the session"));
     // Ids of hunks are digests, so they are the same in both places.
     let page = both.page();
     let hunks = values(&page, "hunk");
@@ -344,7 +353,7 @@ fn hostile_content_is_inert_on_every_page() {
         "task",
         &[
             (path, "<script>alert(1)</script>\u{202e}\u{200b}\u{1b}[2J\u{feff}\n"),
-            (".git/hooks/pre-commit2", "x\n"),
+            ("Makefile", "all:\n"),
         ],
     );
     let unknown = json!({"actions": [{"type": "<script>alert(2)</script>\u{202e}"}]}).to_string();
@@ -367,7 +376,7 @@ fn hostile_content_is_inert_on_every_page() {
         .unwrap()
         .to_owned();
     pages.extend(["history".to_owned(), format!("commit?id={commit}"), "figures".to_owned()]);
-    pages.push("journal?q=%3Cscript%3E%E2%80%AE%22".to_owned());
+    pages.push("journal?q=%3Cscript%3Ealert%22".to_owned());
     pages.push("commit?id=%3Cscript%3E%E2%80%AE".to_owned());
     for page in &pages {
         let (_, _, body) = console.page(page).ask(console.address);
@@ -383,7 +392,7 @@ fn hostile_content_is_inert_on_every_page() {
 #[test]
 fn questions_of_calls_are_answered() {
     let place = Place::new();
-    configure(&place, "ask = ['shell.*']\n[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n");
+    configure(&place, ASKING);
     let console = Console::open(&place);
     assert!(console.get("inbox").contains("No call waits for an answer"));
     assert_eq!(place.run(&["review", "answer"]).status, 2);
@@ -473,7 +482,7 @@ fn the_record_is_searched_and_commits_are_undone() {
     let figures = console.get("figures");
     assert!(figures.contains("<svg") && figures.contains("Calls by client and role"), "{figures}");
     let permissions = console.get("permissions");
-    for wanted in ["files.write_file", "Capability", "it came with the host", "lint_agent"] {
+    for wanted in ["files.write_file", "Capability", "it came with the host", "code-reviewer"] {
         assert!(permissions.contains(wanted), "{wanted}: {permissions}");
     }
 }

@@ -81,6 +81,10 @@ await page.goto(`${proposal(given.small)}&show=side`);
 assert.equal(await page.locator("table.side").count(), 4);
 await check("side by side");
 await page.click("text=Inline");
+await page.waitForSelector("table.inline");
+// The script has begun.
+const ready = () => page.waitForSelector("button.help", { state: "visible" });
+await ready();
 await page.keyboard.press("?");
 assert.ok(await page.locator("dialog#help").isVisible());
 await check("keys");
@@ -94,6 +98,7 @@ await page.keyboard.press("Enter");
 await page.waitForSelector(".said");
 assert.match(await page.innerText(".said"), /1 hunks accepted; 1 hunks rejected/);
 assert.equal(await page.locator(".hunk").count(), 2);
+await ready();
 await page.keyboard.press("j");
 await page.keyboard.press("e");
 await page.waitForSelector("textarea#text");
@@ -102,6 +107,7 @@ await page.fill("textarea#text", (await page.inputValue("textarea#text")).replac
 await page.click("text=Accept as edited");
 await page.waitForSelector(".said");
 assert.equal(await page.locator(".hunk").count(), 1);
+await ready();
 
 // Another one has decided meanwhile.
 const second = await page.context().newPage();

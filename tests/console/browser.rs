@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{Console, hold, numbered};
+use super::{ASKING, Console, hold, numbered};
 use crate::mcp::stdio::Session;
 use crate::programs;
 use crate::support::{Place, built, project};
@@ -65,7 +65,7 @@ fn every_page_works_in_a_browser() {
     let Some(chromium) = programs::find("chromium") else { return };
     let node = programs::find("node").unwrap();
     let place = Place::new();
-    configure(&place, "ask = ['shell.*']\n[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n");
+    configure(&place, ASKING);
     let mut given = prepare(&place);
     let console = Console::start(&place);
     given["url"] = json!(console.url);

@@ -13,6 +13,8 @@ const SETTINGS: &str = "ask = ['shell.*']
 [grants.shell]
 files = 'write'
 process = ['bash']
+[roles.coder]
+tools = ['*']
 ";
 
 /// The command, as a program uses it.
@@ -107,7 +109,7 @@ fn a_terminal_answers_for_a_client_that_can_not_ask() {
     assert_eq!(session.answer(5)["result"]["isError"], false);
 
     let log = place.run(&["log"]).stdout;
-    assert_eq!(log.matches("the user of cofferdam review answer").count(), 4, "{log}");
+    assert_eq!(log.matches("the user of cofferdam review answer").count(), 5, "{log}");
     terminal.end();
 }
 
