@@ -353,7 +353,7 @@ fn hostile_content_is_inert_on_every_page() {
         "task",
         &[
             (path, "<script>alert(1)</script>\u{202e}\u{200b}\u{1b}[2J\u{feff}\n"),
-            ("Makefile", "all:\n"),
+            (".envrc", "export A=1\n"),
         ],
     );
     let unknown = json!({"actions": [{"type": "<script>alert(2)</script>\u{202e}"}]}).to_string();

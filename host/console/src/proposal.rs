@@ -182,7 +182,7 @@ fn of_file(
                 strong { "COLLIDES: " } "the workspace has other changes in the same place. These hunks can only be rejected."
             } }
             @if let Some(by) = executed_by(&file.path) { p class="warning" {
-                strong { "ATTENTION: " } (layout::line(by))
+                strong { "ATTENTION: " } "a file that " (layout::line(by)) "."
             } }
             @for (number, hunk) in hunks { (of_hunk(file, (*number, hunk), review, wanted)) }
         }
