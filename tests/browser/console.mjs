@@ -24,7 +24,7 @@ async function open(options) {
   });
   page.on("pageerror", (error) => problems.push(String(error)));
   page.on("console", (message) => {
-    if (message.type() === "error") problems.push(message.text());
+    if (message.type() === "error") problems.push(`${message.text()} ${message.location().url}`);
   });
   page.on("dialog", (dialog) => {
     problems.push(`a dialog: ${dialog.message()}`);

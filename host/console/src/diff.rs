@@ -137,6 +137,10 @@ pub fn table(caption: &str, diff: &[u8], view: View, whole: &str) -> Markup {
     html! {
         table class=(format!("diff {}", view.name())) {
             caption class="hidden" { (caption) }
+            colgroup { @match view {
+                View::Inline => { col class="n"; col class="n"; col; }
+                View::Side => { col class="n"; col; col class="n"; col; }
+            } }
             thead class="hidden" { tr { @match view {
                 View::Inline => {
                     th scope="col" { "Old line" } th scope="col" { "New line" } th scope="col" { "Text" }

@@ -23,6 +23,9 @@ const MAX_RELATED: usize = 500;
 /// How many paths of a commit a line names.
 const MAX_PATHS: usize = 3;
 
+/// The length of a UUID, in bytes.
+const UUID_BYTES: usize = 36;
+
 /// The kinds of entries that can be selected.
 const KINDS: [(&str, &str); 5] = [
     ("", "Everything"),
@@ -207,7 +210,11 @@ fn event_row(event: &Event) -> Markup {
 
 fn who(names: [&Option<String>; 4]) -> Markup {
     html! { @for (at, who) in names.into_iter().flatten().enumerate() {
-        @if at > 0 { " · " } (name(who))
+        @if at > 0 { " · " }
+        // The names of most sessions are long and say nothing.
+        @if who.len() == UUID_BYTES && who.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit()) {
+            code title=(who) { (short(who)) }
+        } @else { (name(who)) }
     } }
 }
 

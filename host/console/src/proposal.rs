@@ -152,7 +152,7 @@ fn files(review: &Review, part: &Part<'_>, wanted: &Wanted) -> Markup {
                         Some(_) => a href=(wanted.address(wanted.view, from)) { (name(&file.path)) },
                     }
                     @if file.collides { " " strong class="tag collides" { "COLLIDES" } }
-                    @if executed_by(&file.path).is_some() { " " strong class="tag executed" { "ATTENTION" } }
+                    @if executed_by(&file.path).is_some() { " " strong class="tag attention" { "ATTENTION" } }
                 }
             } }
             @if review.files.len() > MAX_FILES {

@@ -26,6 +26,7 @@ use crate::guard::{Access, protect};
 use crate::layout::{self, Page};
 use crate::state::{Console, Settings};
 use crate::{figures, history, inbox, journal, live, permissions, proposal};
+use cofferdam_engine::runtime::blocking;
 
 /// The largest form, in bytes.
 const MAX_FORM_BYTES: usize = 4 << 20;
@@ -69,7 +70,11 @@ pub fn serve(
         let listener = listen(settings.port)?;
         let access = Access::new(listener.local_addr()?.port())?;
         let address = access.address().unwrap_or_default();
-        let router = router(Arc::new(Console::new(settings, access)));
+        let console = Arc::new(Console::new(settings, access));
+        // Calls wait for an answer from now on, before a page is open.
+        let listening = Arc::clone(&console);
+        blocking(move || listening.listener()).await?;
+        let router = router(console);
         ready(address);
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
