@@ -113,6 +113,44 @@ fn a_terminal_answers_for_a_client_that_can_not_ask() {
     terminal.end();
 }
 
+/// Calls like one that was approved run for a time, others are asked about.
+#[test]
+fn a_terminal_approves_a_pattern_for_a_time() {
+    let place = place();
+    let mut terminal = Terminal::new(&place);
+    let mut session = Session::begun(&place, &json!({}));
+    run(&mut session, 1, "echo one >> ran");
+    assert_eq!(terminal.question()["args"], json!({"command": "echo one >> ran"}));
+    for wrong in ["t", "t 0", "t 1441", "t 5 command", "t 5 nothing=*", "t 5 command=cat *"] {
+        terminal.say(wrong);
+    }
+    terminal.say("t 5 command=echo * >> ran");
+    assert_eq!(session.answer(1)["result"]["isError"], false);
+    run(&mut session, 2, "echo two >> ran");
+    assert_eq!(session.answer(2)["result"]["isError"], false);
+    // In a script, too.
+    let code = "shell.run_command(command='echo three >> ran')
+shell.run_command(command='rm ran')";
+    session.call(3, "python__run_python", &json!({ "code": code }));
+    assert_eq!(terminal.question()["args"], json!({"command": "rm ran"}));
+    terminal.say("n");
+    assert_eq!(session.answer(3)["result"]["isError"], true);
+    run(&mut session, 4, "echo four > ran");
+    terminal.question();
+    terminal.say("n");
+    assert_eq!(session.answer(4)["result"]["isError"], true);
+    assert_eq!(place.read("ran"), "one\ntwo\n");
+    // Another session has approved nothing.
+    let mut other = Session::begun(&place, &json!({}));
+    run(&mut other, 1, "echo two >> ran");
+    terminal.question();
+    terminal.say("n");
+    assert_eq!(other.answer(1)["result"]["isError"], true);
+    let log = place.run(&["log"]).stdout;
+    assert!(log.contains("for 5 min, like {\\\"command\\\":\\\"echo * >> ran\\\"}"), "{log}");
+    terminal.end();
+}
+
 /// The first answer counts, wherever it is given.
 #[test]
 fn the_client_and_the_terminal_are_both_asked() {

@@ -312,11 +312,11 @@ fn answer(workspace: &Workspace, output: &Output) -> Result<(), CliError> {
 }
 
 fn show_question(id: &str, question: &Question, output: &Output) -> Result<(), CliError> {
-    let Question { tool, session, client, role, text, for_session } = question;
+    let Question { tool, session, client, role, text, for_session, args } = question;
     if output.format() == Format::Json {
         return output.json(&json!({
             "question": id, "tool": tool, "session": session, "client": client, "role": role,
-            "text": text, "for_session": for_session,
+            "text": text, "for_session": for_session, "args": args,
         }));
     }
     let mut head = format!("\nsession {}", escaped(session));
@@ -330,7 +330,11 @@ fn show_question(id: &str, question: &Question, output: &Output) -> Result<(), C
 
 /// Reads lines until one is an answer. Returns `None` at the end of the input.
 fn read_answer(question: &Question, output: &Output) -> Result<Option<QuestionAnswer>, CliError> {
-    let keys = if question.for_session { "[y,s,n REASON]" } else { "[y,n REASON]" };
+    let keys = match (question.for_session, &question.args) {
+        (true, Some(_)) => "[y,s,t MINUTES [ARGUMENT=PATTERN],n REASON]",
+        (true, None) => "[y,s,n REASON]",
+        (false, _) => "[y,n REASON]",
+    };
     loop {
         // What was typed before the question was shown is no answer to it.
         if io::stdin().is_terminal() {
@@ -345,6 +349,13 @@ fn read_answer(question: &Question, output: &Output) -> Result<Option<QuestionAn
         return Ok(Some(match (key, reason) {
             ("y", "") => QuestionAnswer::Once,
             ("s", "") if question.for_session => QuestionAnswer::ForSession,
+            ("t", rest) => match for_a_time(question, rest) {
+                Ok(like) => like,
+                Err(why) => {
+                    output.warnings(&[why]);
+                    continue;
+                }
+            },
             ("n", reason) => {
                 QuestionAnswer::No(Some(reason.to_owned()).filter(|reason| !reason.is_empty()))
             }
@@ -354,6 +365,23 @@ fn read_answer(question: &Question, output: &Output) -> Result<Option<QuestionAn
             }
         }));
     }
+}
+
+/// Reads the rest of an answer for a time: the minutes, and a pattern for one argument.
+///
+/// # Errors
+/// What is wrong with it.
+fn for_a_time(question: &Question, text: &str) -> Result<QuestionAnswer, String> {
+    let exact = question.exact().ok_or("this call can't be approved by a pattern")?;
+    let (minutes, argument) = text.split_once(' ').unwrap_or((text, ""));
+    let pattern = match argument.split_once('=') {
+        None if argument.is_empty() => exact,
+        None => return Err("write ARGUMENT=PATTERN after the minutes".to_owned()),
+        Some((name, pattern)) => exact
+            .with(name, pattern)
+            .ok_or_else(|| format!("no argument '{}' of the call is a text", escaped(name)))?,
+    };
+    question.like(&pattern, minutes)
 }
 
 /// Asks on standard output, and reads a line. Returns `None` at the end of the input.

@@ -1,5 +1,6 @@
 //! What waits for the user: questions of calls, and open proposals.
 
+use std::io;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
@@ -9,6 +10,7 @@ use maud::{Markup, html};
 use crate::form::{Fields, address};
 use crate::layout::{self, Page, ago, facts, maybe, name, redirect, short, text};
 use crate::state::Console;
+use cofferdam_core::policy::CallPattern;
 use cofferdam_engine::runtime::blocking;
 use cofferdam_workspace::{ListedProposal, Question, QuestionAnswer, ReviewError, Reviews};
 
@@ -17,6 +19,9 @@ const MAX_PATHS: usize = 8;
 
 /// How many questions, and how many proposals, are shown.
 const MAX_SHOWN: usize = 100;
+
+/// The message about a question that was withdrawn.
+const GONE: &str = "The call does not wait for an answer any more.";
 
 type Questions = Option<Vec<(String, Question)>>;
 
@@ -62,7 +67,7 @@ fn of_questions(console: &Console, questions: &Questions) -> Markup {
 }
 
 fn of_question(console: &Console, id: &str, question: &Question) -> Markup {
-    let Question { tool, session, client, role, text: asked, for_session } = question;
+    let Question { tool, session, client, role, text: asked, for_session, args: _ } = question;
     let reason = format!("reason-{id}");
     html! {
         article class="card asks" {
@@ -83,6 +88,30 @@ fn of_question(console: &Console, id: &str, question: &Question) -> Markup {
                 button name="answer" value="once" class="accept" { "Yes, this call" }
                 @if *for_session {
                     button name="answer" value="session" { "Yes, and later calls of this tool in this session" }
+                }
+            }
+            @if let Some(exact) = question.exact() { (for_a_time(console, id, &exact)) }
+        }
+    }
+}
+
+/// The form for a yes to calls like this one for a time.
+fn for_a_time(console: &Console, id: &str, exact: &CallPattern) -> Markup {
+    let (pattern, minutes) = (format!("pattern-{id}"), format!("minutes-{id}"));
+    html! {
+        details {
+            summary { "Yes, and calls like it for a time" }
+            form method="post" action="answer" class="edit" {
+                (layout::token(console))
+                input type="hidden" name="question" value=(id);
+                label for=(pattern) { "Arguments; in a text, * stands for any characters (\\* for a star)" }
+                textarea id=(pattern) name="pattern" rows="6" spellcheck="false" autocomplete="off" {
+                    "\n" (text(&format!("{:#}", exact.json())))
+                }
+                p class="row" {
+                    label for=(minutes) { "Minutes" }
+                    input id=(minutes) name="minutes" type="number" min="1" max="1440" value="30";
+                    button name="answer" value="like" class="accept" { "Yes, for this time" }
                 }
             }
         }
@@ -138,38 +167,48 @@ pub fn of_author(proposal: &ListedProposal) -> Markup {
 
 /// Answers a question.
 pub async fn answer(console: &Arc<Console>, fields: Fields) -> Response {
-    let reason = fields.filled("reason").map(|reason| reason.trim().to_owned());
-    let answer = match fields.get("answer") {
-        "once" => QuestionAnswer::Once,
-        "session" => QuestionAnswer::ForSession,
-        "no" => QuestionAnswer::No(reason),
-        _ => {
-            return Page::failed("inbox", StatusCode::BAD_REQUEST, "the form has no answer")
-                .respond(console);
-        }
-    };
-    let (reading, id) = (Arc::clone(console), fields.get("question").to_owned());
+    let reading = Arc::clone(console);
     let answered = blocking(move || {
-        let Some(listener) = reading.listener()? else { return Ok(None) };
-        // Only of a question that waits, and for a session only where that was offered.
+        let Some(listener) = reading.listener()? else {
+            return Ok("Another process answers the questions of this workspace.".to_owned());
+        };
+        let id = fields.get("question");
         let questions = listener.questions()?;
-        let question = questions.iter().find(|(name, _)| *name == id);
-        let fits =
-            |question: &Question| question.for_session || answer != QuestionAnswer::ForSession;
-        match question.is_some_and(|(_, question)| fits(question)) {
-            true => listener.answer(&id, &answer).map(Some),
-            false => Ok(Some(false)),
-        }
+        let question = questions.iter().find(|(name, _)| name == id);
+        let Some((_, question)) = question else { return Ok(GONE.to_owned()) };
+        let answer = match chosen(question, &fields) {
+            Ok(answer) => answer,
+            Err(why) => return Ok(format!("Nothing was answered: {why}.")),
+        };
+        let is_taken = listener.answer(id, &answer)?;
+        Ok::<_, io::Error>(if is_taken { "The call has your answer." } else { GONE }.to_owned())
     });
     match answered.await {
-        Ok(Some(true)) => console.say("The call has your answer."),
-        Ok(Some(false)) => console.say("The call does not wait for an answer any more."),
-        Ok(None) => console.say("Another process answers the questions of this workspace."),
+        Ok(message) => console.say(message),
         Err(error) => {
-            let error: std::io::Error = error;
             return Page::failed("inbox", StatusCode::INTERNAL_SERVER_ERROR, error)
                 .respond(console);
         }
     }
     redirect("inbox")
+}
+
+/// Reads an answer that was offered.
+///
+/// # Errors
+/// What is wrong with it.
+fn chosen(question: &Question, fields: &Fields) -> Result<QuestionAnswer, String> {
+    let reason = fields.filled("reason").map(|reason| reason.trim().to_owned());
+    match fields.get("answer") {
+        "once" => Ok(QuestionAnswer::Once),
+        "session" if question.for_session => Ok(QuestionAnswer::ForSession),
+        "no" => Ok(QuestionAnswer::No(reason)),
+        "like" => {
+            let pattern = serde_json::from_str(fields.get("pattern"));
+            let pattern = pattern.map_err(|error| format!("the pattern is not JSON ({error})"))?;
+            let pattern = CallPattern::new(pattern).ok_or("the pattern is too long")?;
+            question.like(&pattern, fields.get("minutes"))
+        }
+        _ => Err("the form has no such answer".to_owned()),
+    }
 }

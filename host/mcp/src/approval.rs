@@ -23,6 +23,8 @@ use super::connection::Connection;
 use super::offer::Offer;
 use super::slot::{MAX_QUESTIONS, Slot};
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
+use cofferdam_core::policy::CallPattern;
+use cofferdam_engine::call::Later;
 use cofferdam_engine::host::{Approval, Approver, NOT_OPEN, Proposal, outdated};
 use cofferdam_engine::runtime::blocking;
 use cofferdam_text::escape_control;
@@ -230,8 +232,7 @@ impl ClientApprover {
             Channel::Answered(_, answer)
                 if proposal.paused.is_some() && self.resumes() == proposal.paused =>
             {
-                let for_session = decided(answer)?;
-                Ok(Approval { tree: proposal.tree, for_session })
+                Ok(Approval { tree: proposal.tree, later: decided(answer)? })
             }
             Channel::Answered(handle, _) if proposal.paused.is_some() => {
                 match self.resumes().is_some() || self.asked(handle).is_some() {
@@ -291,24 +292,27 @@ impl ClientApprover {
                 }
             }
         });
-        let for_session = asked.await.ok_or_else(|| {
+        let later = asked.await.ok_or_else(|| {
             let message = format!(
                 "{MAX_QUESTIONS} questions wait for the yes of a person already; try again later"
             );
             Failure::new(DenialCode::TooManyQuestions, message)
         })??;
-        Ok(Approval { tree: proposal.tree, for_session })
+        Ok(Approval { tree: proposal.tree, later })
     }
 
     /// Leaves the question for a user at a terminal, if there is one.
     async fn ask_at_terminal(&self, proposal: &Proposal) -> Option<AskedQuestion> {
+        let for_session = proposal.for_session && self.has_session;
+        let is_short = for_session && CallPattern::exact(&proposal.args).is_some();
         let question = Question {
             tool: proposal.tool.clone(),
             session: self.session.clone(),
             client: self.client.clone(),
             role: self.role.clone(),
             text: message(proposal),
-            for_session: proposal.for_session && self.has_session,
+            for_session,
+            args: is_short.then(|| proposal.args.clone()),
         };
         let offer = Arc::clone(&self.offer);
         let asked = blocking(move || offer.host.workspace().ask(&question)).await;
@@ -342,13 +346,13 @@ impl ClientApprover {
         let approved =
             |digest: &str| question.earlier.iter().find(|answered| answered.digest == digest);
         if let Some(Answered { tree, .. }) = approved(&digest) {
-            return Ok(Approval { tree: *tree, for_session: false });
+            return Ok(Approval { tree: *tree, later: Later::None });
         }
         if question.digest == digest {
-            let for_session = decided(answer)?;
+            let later = decided(answer)?;
             let tree = question.tree;
             question.earlier.push(Answered { digest, tree });
-            return Ok(Approval { tree, for_session });
+            return Ok(Approval { tree, later });
         }
         match approved(&question.digest) {
             Some(_) => Err(self.ask_by_result(proposal, params, question.earlier.clone())),
@@ -445,19 +449,19 @@ fn form(for_session: bool) -> ElicitationSchema {
     serde_json::from_value(form).unwrap_or_else(|_| ElicitationSchema::new(Default::default()))
 }
 
-/// Whether the user approves all calls of the tool in the session.
+/// Which later calls of the tool in the session the user approves as well.
 ///
 /// # Errors
 /// `Declined` with the user's reason.
-fn decided(answer: &ElicitResult) -> Result<bool, Failure> {
+fn decided(answer: &ElicitResult) -> Result<Later, Failure> {
     let text = |name: &str| answer.content.as_ref()?.get(name)?.as_str();
     let no = || Err(declined(text(REASON)));
     match answer.action {
         ElicitationAction::Accept => {
             match answer.content.as_ref().and_then(|content| content.get(ANSWER)) {
-                None => Ok(false),
-                Some(answer) if answer == ONCE => Ok(false),
-                Some(answer) if answer == FOR_SESSION => Ok(true),
+                None => Ok(Later::None),
+                Some(answer) if answer == ONCE => Ok(Later::None),
+                Some(answer) if answer == FOR_SESSION => Ok(Later::All),
                 // What is not known to be a yes is none.
                 Some(_) => no(),
             }
@@ -468,10 +472,15 @@ fn decided(answer: &ElicitResult) -> Result<bool, Failure> {
 }
 
 /// As [`decided`], for an answer at a terminal.
-fn decided_at_terminal(answer: QuestionAnswer) -> Result<bool, Failure> {
+fn decided_at_terminal(answer: QuestionAnswer) -> Result<Later, Failure> {
     match answer {
-        QuestionAnswer::Once => Ok(false),
-        QuestionAnswer::ForSession => Ok(true),
+        QuestionAnswer::Once => Ok(Later::None),
+        QuestionAnswer::ForSession => Ok(Later::All),
+        QuestionAnswer::Like { pattern, minutes } => {
+            let time = Duration::from_secs(60 * u64::from(minutes));
+            let like = |pattern| Later::Like(pattern, time);
+            Ok(CallPattern::new(pattern).map_or(Later::None, like))
+        }
         QuestionAnswer::No(reason) => Err(declined(reason.as_deref())),
     }
 }

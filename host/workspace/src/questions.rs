@@ -16,6 +16,9 @@ use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use cofferdam_core::policy::CallPattern;
 
 use crate::disk;
 use crate::layout::QUESTIONS;
@@ -54,9 +57,14 @@ pub struct Question {
     pub role: Option<String>,
     /// What the user is asked, with what the call would do.
     pub text: String,
-    /// Whether all later calls of the tool in the session can be approved as well.
+    /// Whether later calls of the tool in the session can be approved as well.
     pub for_session: bool,
+    /// The arguments of the call, if calls like it can be approved for a time.
+    pub args: Option<Value>,
 }
+
+/// The longest time for which calls are approved, in minutes.
+const MAX_MINUTES: u32 = 24 * 60;
 
 /// The answer of a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,8 +73,38 @@ pub enum QuestionAnswer {
     Once,
     /// This call, and later ones of the tool in the session.
     ForSession,
+    /// This call, and later ones of the tool in the session whose arguments match `pattern`.
+    Like {
+        /// The arguments, with `*` in strings.
+        pattern: Value,
+        /// For how long.
+        minutes: u32,
+    },
     /// No, with the reason for the agent.
     No(Option<String>),
+}
+
+impl Question {
+    /// The pattern of exactly this call, if calls like it can be approved for a time.
+    pub fn exact(&self) -> Option<CallPattern> {
+        self.args.as_ref().and_then(CallPattern::exact)
+    }
+
+    /// A yes for so many minutes to this call and to later ones that match `pattern`.
+    ///
+    /// # Errors
+    /// What is wrong: it is not offered, the minutes, or a pattern that this call does not match.
+    pub fn like(&self, pattern: &CallPattern, minutes: &str) -> Result<QuestionAnswer, String> {
+        let args = self.args.as_ref().ok_or("this call can't be approved by a pattern")?;
+        let minutes = minutes.trim().parse().ok();
+        let minutes = minutes
+            .filter(|minutes| (1..=MAX_MINUTES).contains(minutes))
+            .ok_or_else(|| format!("the time is 1 to {MAX_MINUTES} minutes"))?;
+        match pattern.matches(args) {
+            true => Ok(QuestionAnswer::Like { pattern: pattern.json().clone(), minutes }),
+            false => Err("the pattern does not match this call".to_owned()),
+        }
+    }
 }
 
 /// An answer, and where the user has given it.

@@ -100,7 +100,7 @@ impl ArgumentPattern {
 
 /// Whether a pattern matches all items. An element for which `is_any` holds stands for any number of
 /// items, each other one for an item for which `fits` holds.
-fn wildcard<P, T>(
+pub(super) fn wildcard<P, T>(
     pattern: &[P],
     items: &[T],
     is_any: impl Fn(&P) -> bool,

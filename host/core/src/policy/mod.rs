@@ -7,6 +7,7 @@
 mod agents;
 mod arguments;
 mod backends;
+mod call_pattern;
 mod capabilities;
 mod capability;
 mod denial;
@@ -37,6 +38,7 @@ pub use arguments::{
     ArgumentDenial, ArgumentPattern, ArgumentPatternError, ArgumentSettings, ProgramRules,
 };
 pub use backends::Choices;
+pub use call_pattern::CallPattern;
 pub use capabilities::{BackendKind, Capabilities, Files};
 pub use capability::{Capability, CapabilityError};
 pub use denial::{Denial, GrantList};

@@ -13,5 +13,5 @@ pub use control::{Control, Stop};
 pub use observer::{Observer, Quiet};
 pub use permissions::{Grants, Permissions, PluginGrant};
 pub use secrets::{SecretFlow, SecretGuard, SecretRead, SecretReads};
-pub use session::{Session, SessionCommit};
+pub use session::{Later, Session, SessionCommit};
 pub use usage::{CallUsage, RefusedOrigins, Usage, Used};

@@ -8,6 +8,7 @@ use super::approver::{Approval, Approver, Proposal};
 use super::cancel::cancelled;
 use super::context::ActiveCall;
 use super::ended::Performed;
+use crate::call::Later;
 use crate::dispatch::{self, GrantedCall};
 use crate::journal::{DecisionRecord, Entry, Event, bounded};
 use crate::runtime::blocking;
@@ -37,7 +38,7 @@ impl Host {
         }
         let options = active.run.options;
         let tool = call.call().tool().qualified_name().to_string();
-        if options.session.is_approved(&tool) {
+        if options.session.is_approved(&tool, call.call().args()) {
             active.usage.approved_by(&format!("{}, for the session", approver_name(active)));
             return Ok(Approved::default());
         }
@@ -80,7 +81,12 @@ impl Host {
         let name = approver.answered_by().map_or_else(|| approver_name(active), str::to_owned);
         let declined = DenialCode::Declined.as_str();
         let (answer, comment) = match &answered {
-            Ok(Approval { for_session: true, .. }) => ("yes, for this session", None),
+            Ok(Approval { later: Later::All, .. }) => ("yes, for this session", None),
+            Ok(Approval { later: Later::Like(pattern, time), .. }) => {
+                let minutes = time.as_secs() / 60;
+                let like = format!("for {minutes} min, like {}", pattern.json());
+                ("yes, for a pattern", Some(bounded(&like)))
+            }
             Ok(_) => ("yes", None),
             Err(failure) if failure.code.as_str() == declined => {
                 ("no", Some(bounded(&failure.message)))
@@ -90,8 +96,8 @@ impl Host {
         };
         if let Ok(approval) = &answered {
             active.usage.approved_by(&name);
-            if approval.for_session && proposal.for_session {
-                options.session.approve(&proposal.tool);
+            if proposal.for_session {
+                options.session.approve(&proposal.tool, &approval.later);
             }
         }
         let mut event = Event::decided(

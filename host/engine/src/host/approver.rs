@@ -5,7 +5,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use crate::call::SecretFlow;
+use crate::call::{Later, SecretFlow};
 use cofferdam_core::outcome::{DenialCode, Failure};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::{Fingerprint, PausedId};
@@ -31,21 +31,20 @@ pub struct Proposal {
     pub tree: Option<Fingerprint>,
     /// What the call would send although it has read secrets, if this is the question.
     pub flow: Option<SecretFlow>,
-    /// Whether the user may approve all calls of the tool in this session.
+    /// Whether the user may approve later calls of the tool in this session as well.
     pub for_session: bool,
     /// The call that was paused for this question, and continues with the answer.
     pub paused: Option<PausedId>,
 }
 
 /// A user's approval of a call.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Approval {
     /// The state of the workspace when the user was asked ([`Proposal::tree`]), which may have been
     /// at an earlier call.
     pub tree: Option<Fingerprint>,
-    /// Whether the user approves all calls of the tool in this session; only if the proposal offers
-    /// that.
-    pub for_session: bool,
+    /// Which later calls of the tool the user approves as well; only if the proposal offers that.
+    pub later: Later,
 }
 
 impl Proposal {
