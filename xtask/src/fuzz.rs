@@ -12,7 +12,7 @@ use crate::project::{Project, files_below};
 use crate::tools;
 
 /// How long each target runs, in seconds.
-const SECONDS: u32 = 10;
+const SECONDS: u32 = 5;
 
 /// Runs every fuzz target.
 ///
