@@ -136,9 +136,9 @@ fn document(title: &str, is_complete: bool, body: &Markup) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (line(title)) " · Cofferdam" }
+                link rel="icon" href="icon.svg" type="image/svg+xml";
                 @if is_complete {
                     link rel="stylesheet" href="console.css";
-                    link rel="icon" href="icon.svg" type="image/svg+xml";
                     script src="console.js" defer {}
                 } @else {
                     meta http-equiv="refresh" content="0; url=inbox";

@@ -166,9 +166,18 @@ async fn authenticate(State(console): Shared, request: Request, next: Next) -> R
 
 /// Exchanges the token for the cookie. The page leads on by itself: after a redirect, a browser that was
 /// sent here by another page would not bring the cookie.
-async fn enter(State(console): Shared, method: Method, RawQuery(query): RawQuery) -> Response {
+async fn enter(
+    State(console): Shared,
+    RawQuery(query): RawQuery,
+    method: Method,
+    headers: HeaderMap,
+) -> Response {
     if method != Method::GET {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    // The same browser, at the address in its history.
+    if console.access.check_cookie(&headers).is_ok() {
+        return layout::html(StatusCode::OK, layout::entered());
     }
     match console.access.enter(Fields::of_query(query.as_deref()).get("token")) {
         Err(refused) => refused.into(),

@@ -14,7 +14,8 @@ const MAX_SHOWN_BYTES: usize = 4 << 10;
 pub struct DecisionRecord {
     /// `yes`, `yes, for this session`, `yes, for a pattern`, `no`, `accepted` or `rejected`.
     pub answer: String,
-    /// Who decided: `the user of CLIENT` if a client has asked, `cli` for the command.
+    /// Who decided: `the user of CLIENT` if a client has asked, `cli` for the command, `console` for the
+    /// console.
     pub approver: String,
     /// What the user said about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
