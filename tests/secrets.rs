@@ -52,7 +52,7 @@ impl Approver for User {
     ) -> Pin<Box<dyn Future<Output = Result<Approval, Failure>> + Send + 'a>> {
         self.asked.lock().unwrap().push(proposal.clone());
         let answer = match self.approves {
-            true => Ok(Approval { tree: proposal.tree, for_session: false }),
+            true => Ok(Approval { tree: proposal.tree, ..Approval::default() }),
             false => Err(Failure::new(DenialCode::Declined, "the person said no")),
         };
         Box::pin(async move { answer })

@@ -591,10 +591,10 @@ mod tests {
             decided(&serde_json::from_value(answer).unwrap()).map_err(|failure| failure.message)
         };
         for (answer, wanted) in [
-            (json!({"action": "accept"}), Ok(false)),
-            (json!({"action": "accept", "content": {}}), Ok(false)),
-            (json!({"action": "accept", "content": {"answer": "once"}}), Ok(false)),
-            (json!({"action": "accept", "content": {"answer": "session"}}), Ok(true)),
+            (json!({"action": "accept"}), Ok(Later::None)),
+            (json!({"action": "accept", "content": {}}), Ok(Later::None)),
+            (json!({"action": "accept", "content": {"answer": "once"}}), Ok(Later::None)),
+            (json!({"action": "accept", "content": {"answer": "session"}}), Ok(Later::All)),
             (json!({"action": "accept", "content": {"answer": 5}}), Err("the person said no")),
             (json!({"action": "accept", "content": {"answer": "No"}}), Err("the person said no")),
             (json!({"action": "accept", "content": {"answer": null}}), Err("the person said no")),
