@@ -125,7 +125,7 @@ function count() {
   const accept = [...marks.values()].filter((verdict) => verdict === "accept").length;
   const parts = [hunks.length === 1 ? "1 hunk" : `${hunks.length} hunks`];
   if (chosen) parts.push(`${chosen} chosen`);
-  if (marks.size) parts.push(`${accept} to accept, ${marks.size - accept} to reject: Enter decides`);
+  if (marks.size) parts.push(`${accept} to accept, ${marks.size - accept} to reject (Enter)`);
   counts.textContent = parts.join(" · ");
 }
 
