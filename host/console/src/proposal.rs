@@ -22,8 +22,8 @@ use cofferdam_workspace::{
 /// How many hunks a page has.
 const MAX_HUNKS: usize = 1_000;
 
-/// How many lines a page has, but for the last hunk.
-const MAX_LINES: usize = 20_000;
+/// About how large a page is, but for the last hunk, in bytes.
+const MAX_BYTES: usize = 4 << 20;
 
 /// How many files the list names.
 const MAX_FILES: usize = 500;
@@ -69,17 +69,17 @@ impl<'a> Part<'a> {
     fn new(review: &'a Review, from: usize) -> Self {
         let count = review.files.iter().map(|file| file.hunks.len()).sum();
         let mut part = Self { files: Vec::new(), next: None, count };
-        let (mut at, mut hunks, mut lines) = (0, 0, 0);
+        let (mut at, mut hunks, mut bytes) = (0, 0, 0);
         for file in &review.files {
             let mut shown = Vec::new();
             for hunk in &file.hunks {
                 if at >= from && part.next.is_none() {
-                    if hunks >= MAX_HUNKS || lines >= MAX_LINES {
+                    if hunks >= MAX_HUNKS || bytes >= MAX_BYTES {
                         part.next = Some(at);
                     } else {
                         shown.push((at + 1, hunk));
                         hunks += 1;
-                        lines += diff::shown_lines(&hunk.text);
+                        bytes += diff::size(&hunk.text);
                     }
                 }
                 at += 1;
