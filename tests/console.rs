@@ -280,7 +280,7 @@ fn decisions_on_the_page_leave_the_bytes_of_the_command() {
     both.decide(&[("do", "accept-chosen"), ("hunk", hunks[0]), ("hunk", hunks[2])]);
     both.command("accept", &["--hunk", hunks[0], "--hunk", hunks[2]]);
     let said = both.decide(&[("do", "reject-chosen"), ("hunk", hunks[4]), ("comment", "keep <b>")]);
-    assert!(said.contains("1 hunks rejected"), "{said}");
+    assert!(said.contains("1 hunk rejected"), "{said}");
     both.command("reject", &["--hunk", hunks[4], "-m", "keep <b>"]);
     both.decide(&[("do", "marked"), ("accept", hunks[5]), ("reject", hunks[6])]);
     both.command("accept", &["--hunk", hunks[5]]);

@@ -96,7 +96,7 @@ await page.fill("#comment", "not <b>this</b>");
 await page.locator(".hunk").nth(2).focus();
 await page.keyboard.press("Enter");
 await page.waitForSelector(".said");
-assert.match(await page.innerText(".said"), /1 hunks accepted; 1 hunks rejected/);
+assert.match(await page.innerText(".said"), /1 hunk accepted; 1 hunk rejected/);
 assert.equal(await page.locator(".hunk").count(), 2);
 await ready();
 await page.keyboard.press("j");
@@ -182,7 +182,7 @@ for (const name of ["inbox", "history", "journal", "permissions", "figures", `pr
 }
 await narrow.locator("button[name=reject-one]").first().click();
 await narrow.waitForSelector(".said");
-assert.match(await narrow.innerText(".said"), /1 hunks rejected/);
+assert.match(await narrow.innerText(".said"), /1 hunk rejected/);
 
 assert.deepEqual(elsewhere, []);
 assert.deepEqual(problems, []);

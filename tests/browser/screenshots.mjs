@@ -89,7 +89,11 @@ mkdirSync(directory, { recursive: true });
 const pages = { inbox: "inbox", proposal: id, history: "history", journal: "journal", figures: "figures", side: `${id}&show=side`, permissions: "permissions" };
 for (const [name, address] of Object.entries(pages)) {
   await page.goto(`${base}${address}`);
-  if (name === "proposal") await page.keyboard.press("j");
+  if (name === "proposal") {
+    await page.waitForSelector("button.help", { state: "visible" });
+    for (const key of ["j", "j", "a", "k", "k"]) await page.keyboard.press(key);
+    await page.locator(".hunk").nth(1).evaluate((hunk) => hunk.closest(".file").scrollIntoView());
+  }
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
     await page.screenshot({ path: join(directory, `console-${name}-${colorScheme}.png`) });

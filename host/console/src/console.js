@@ -123,9 +123,9 @@ function markAll(verdict) {
 function count() {
   const counts = form.querySelector(".counts");
   const accept = [...marks.values()].filter((verdict) => verdict === "accept").length;
-  const parts = [`${hunks.length} hunks`];
+  const parts = [hunks.length === 1 ? "1 hunk" : `${hunks.length} hunks`];
   if (chosen) parts.push(`${chosen} chosen`);
-  if (marks.size) parts.push(`${accept} to accept, ${marks.size - accept} to reject: Enter decides`);
+  if (marks.size) parts.push(`${accept} to accept, ${marks.size - accept} to reject (Enter)`);
   counts.textContent = parts.join(" · ");
 }
 

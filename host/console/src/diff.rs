@@ -13,6 +13,9 @@ pub const MAX_LINES: usize = 2_000;
 /// How much of a line is shown, in bytes.
 const MAX_LINE_BYTES: usize = 2 << 10;
 
+/// About how much markup a line has, in bytes.
+const MARKUP_BYTES: usize = 64;
+
 /// How a diff is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
@@ -124,9 +127,10 @@ fn lines(diff: &str) -> Vec<Line<'_>> {
     lines.map(|line| place.line(line.strip_suffix('\n').unwrap_or(line))).collect()
 }
 
-/// Returns how many lines of a diff [`table`] shows.
-pub fn shown_lines(diff: &[u8]) -> usize {
-    diff.split_inclusive(|byte| *byte == b'\n').take(MAX_LINES).count()
+/// Returns about how much [`table`] makes of a diff, in bytes.
+pub fn size(diff: &[u8]) -> usize {
+    let lines = diff.split_inclusive(|byte| *byte == b'\n').take(MAX_LINES);
+    lines.map(|line| MARKUP_BYTES + line.len().min(MAX_LINE_BYTES)).sum()
 }
 
 /// Shows a diff. `whole` says how all of it can be seen, if it is too long.

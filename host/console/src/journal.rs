@@ -197,7 +197,7 @@ fn event_row(event: &Event) -> Markup {
         td colspan="2" {
             (name(&event.reason))
             @if let Some(decision) = &event.decision {
-                @if let Some(hunks) = decision.hunks { ": " (hunks) " hunks" }
+                @if let Some(hunks) = decision.hunks { ": " (hunks) @if hunks == 1 { " hunk" } @else { " hunks" } }
                 @if let Some(comment) = &decision.comment { ": " (name(comment)) }
             }
         }

@@ -22,8 +22,8 @@ use cofferdam_workspace::{
 /// How many hunks a page has.
 const MAX_HUNKS: usize = 1_000;
 
-/// How many lines a page has, but for the last hunk.
-const MAX_LINES: usize = 20_000;
+/// About how large a page is, but for the last hunk, in bytes.
+const MAX_BYTES: usize = 4 << 20;
 
 /// How many files the list names.
 const MAX_FILES: usize = 500;
@@ -69,17 +69,17 @@ impl<'a> Part<'a> {
     fn new(review: &'a Review, from: usize) -> Self {
         let count = review.files.iter().map(|file| file.hunks.len()).sum();
         let mut part = Self { files: Vec::new(), next: None, count };
-        let (mut at, mut hunks, mut lines) = (0, 0, 0);
+        let (mut at, mut hunks, mut bytes) = (0, 0, 0);
         for file in &review.files {
             let mut shown = Vec::new();
             for hunk in &file.hunks {
                 if at >= from && part.next.is_none() {
-                    if hunks >= MAX_HUNKS || lines >= MAX_LINES {
+                    if hunks >= MAX_HUNKS || bytes >= MAX_BYTES {
                         part.next = Some(at);
                     } else {
                         shown.push((at + 1, hunk));
                         hunks += 1;
-                        lines += diff::shown_lines(&hunk.text);
+                        bytes += diff::size(&hunk.text);
                     }
                 }
                 at += 1;
@@ -231,7 +231,7 @@ fn page_links(part: &Part<'_>, wanted: &Wanted) -> Markup {
         @if wanted.from > 0 || part.next.is_some() {
             nav class="pager" aria-label="Parts of the proposal" {
                 @if wanted.from > 0 { a href=(wanted.address(wanted.view, 0)) { "First part" } }
-                span { "Not all of its " (part.count) " hunks are on this page." }
+                span { "Not all of its " (hunks(part.count)) " are on this page." }
                 @if let Some(next) = part.next { a rel="next" href=(wanted.address(wanted.view, next)) { "Next part" } }
             }
         }
@@ -241,7 +241,7 @@ fn page_links(part: &Part<'_>, wanted: &Wanted) -> Markup {
 fn actions(part: &Part<'_>, wanted: &Wanted) -> Markup {
     html! {
         @if part.count > 0 { div class="actions" role="group" aria-label="Decision" {
-            p class="counts" { (part.count) " hunks" }
+            p class="counts" { (hunks(part.count)) }
             label for="comment" { "Comment for the agent" }
             textarea id="comment" name="comment" rows="1" maxlength="10000" { (wanted.comment) }
             button name="do" value="accept-chosen" class="accept" { "Accept chosen" }
@@ -437,11 +437,15 @@ async fn of_files(
     Ok(hunks.map(|hunk| Chosen { id: hunk.id.clone(), verdict, edited: None }).collect())
 }
 
+fn hunks(count: usize) -> String {
+    if count == 1 { "1 hunk".to_owned() } else { format!("{count} hunks") }
+}
+
 fn outcome(decided: &Decided) -> String {
     let counts = [("accepted", decided.accepted), ("rejected", decided.rejected)];
     let counts = counts.iter().filter(|(_, count)| *count > 0);
     let mut said: Vec<String> =
-        counts.map(|(word, count)| format!("{count} hunks {word}")).collect();
+        counts.map(|(word, count)| format!("{} {word}", hunks(*count))).collect();
     said.extend(decided.executed.iter().map(|file| format!("wrote {file}")));
     if decided.revision.is_none() {
         said.push("nothing is left of the proposal".to_owned());

@@ -302,9 +302,9 @@ Examples:
   cofferdam review show 019a6f2c --format text
   cofferdam review interactive 019a6f2c")]
     Review(Review),
-    /// Supervise agents on a local web page: held changes, questions of calls, history, journal
+    /// Supervise agents on a local web page
     ///
-    /// Listens on 127.0.0.1 until it is interrupted, prints an address that can be opened once, and opens
+    /// Shows held changes, questions of calls, history, journal, permissions and figures. Listens on 127.0.0.1 until it is interrupted, prints an address that can be opened once, and opens
     /// it in a browser where there is one. While it runs, questions of calls that need a yes are shown
     /// there, as with `cofferdam review answer`.
     #[command(after_help = "\

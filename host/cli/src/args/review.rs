@@ -48,9 +48,9 @@ Examples:
         /// The proposal; the beginning of its id will do
         id: String,
     },
-    /// Answer the questions of calls as they come, for clients that can't ask or whose user is elsewhere
+    /// Answer the questions of calls, for clients that can't ask
     #[command(long_about = "\
-Answer the questions of calls as they come, for clients that can't ask or whose user is elsewhere
+Answer the questions of calls, for clients that can't ask
 
 While it runs, a call of an MCP server of this workspace that needs a yes (`ask` in the settings) is shown
 here, also if its client shows it: the first answer counts. Lines of standard input are the answers: `y`

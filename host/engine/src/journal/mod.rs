@@ -30,7 +30,7 @@ use cofferdam_workspace::{OWN, Own, Workspace};
 const FILE_NAME: &str = "journal.jsonl";
 
 /// How much of the end of the current file is read for the latest entries, in bytes.
-const TAIL_BYTES: u64 = 2 << 20;
+const TAIL_BYTES: u64 = 512 << 10;
 
 /// How often to check whether the file was rotated.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
