@@ -345,6 +345,41 @@ fn a_stale_view_is_refused_with_the_new_one() {
 }
 
 #[test]
+fn large_proposals_are_shown_in_parts_that_say_what_is_left_out() {
+    let place = Place::new();
+    let lines = |word: &str| -> String {
+        let line = |at: usize| match at % 8 {
+            0 => format!("{word} {at}\n"),
+            _ => format!("line {at}\n"),
+        };
+        (0..8 * 1_100).map(line).collect()
+    };
+    place.write("a", lines("old"));
+    let long = format!("{}\n", "x".repeat(3_000)).repeat(2_500);
+    hold(&place, "task", &[("a", &lines("new")), ("b", &long)]);
+    let console = Console::open(&place);
+    let first = console.get(&format!("proposal?id={}", proposal(&place)));
+    assert_eq!(values(&first, "hunk").len(), 1_000);
+    assert!(first.contains("Not all of its 1101 hunks are on this page."), "{}", first.len());
+    let next = first.split("rel=\"next\" href=\"").nth(1).unwrap().split('"').next().unwrap();
+    let second = console.get(&next.replace("&amp;", "&"));
+    assert_eq!(values(&second, "hunk").len(), 101);
+    assert!(!second.contains("rel=\"next\""));
+    assert!(second.contains("… 952 more bytes"), "{}", &second[second.len() - 3000..]);
+    assert!(
+        second.contains("more lines are not shown here")
+            && second.contains("cofferdam review show")
+    );
+    assert!(second.len() < 8 << 20, "{}", second.len());
+    // The whole proposal is decided about from each part.
+    let id = proposal(&place);
+    let seen = [("id", id.as_str()), ("view", value_of(&second, "view")), ("do", "reject-all")];
+    let (status, said) = console.send("decide", &seen);
+    assert_eq!(status, 303);
+    assert!(said.contains("1101 hunks rejected"), "{said}");
+}
+
+#[test]
 fn hostile_content_is_inert_on_every_page() {
     let place = Place::new();
     let path = "<img src=x onerror=alert(1)>\u{202e}\u{1b}\"'.sh";
