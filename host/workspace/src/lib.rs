@@ -60,6 +60,7 @@ mod spill;
 mod stacked;
 mod store;
 mod sync_staged;
+mod tasks;
 mod transaction;
 mod workspace;
 mod write_queue;
@@ -95,5 +96,8 @@ pub use seal::Key;
 pub use session_name::{InvalidSessionName, SessionName};
 pub use spill::{KeptOutput, Spill};
 pub use store::InterruptedCommit;
+pub use tasks::{
+    InvalidTaskId, KeptTask, MAX_TASKS, RunningTask, TASK_TTL, TaskEnd, TaskId, TaskRecord,
+};
 pub use transaction::{BeginError, Purpose, Transaction};
 pub use workspace::{Recorder, Workspace, WorkspaceError};
