@@ -221,7 +221,7 @@ impl Task {
 
     /// Notes what the call does at present.
     pub(super) fn says(&self, message: &str) {
-        let message = escape_control(&shorten(message, MAX_MESSAGE_BYTES)).into_owned();
+        let message = escape_control(&shorten(message, MAX_MESSAGE_BYTES));
         let mut now = self.now();
         now.message = Some(message);
         now.updated = Timestamp::now();
