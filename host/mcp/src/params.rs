@@ -34,9 +34,7 @@ fn parameters(method: &str) -> Option<&'static [Parameter]> {
         "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => CURSOR,
         "subscriptions/listen" => &[("notifications", Kind::Object, true)],
         "tasks/get" | "tasks/cancel" => &[("taskId", Kind::Text, true)],
-        "tasks/update" => {
-            &[("taskId", Kind::Text, true), ("inputResponses", Kind::Object, true)]
-        }
+        "tasks/update" => &[("taskId", Kind::Text, true), ("inputResponses", Kind::Object, true)],
         "server/discover" => &[],
         _ => return None,
     })

@@ -268,10 +268,14 @@ impl Task {
             Some(end) => end.clone().payload(),
             None if now.questions.is_empty() => TaskPayload::Working,
             None => TaskPayload::InputRequired {
-                input_requests: now.questions.iter().map(|(key, (params, _))| {
-                    let request = ElicitRequest::new(params.clone());
-                    (key.clone(), InputRequest::Elicitation(request))
-                }).collect(),
+                input_requests: now
+                    .questions
+                    .iter()
+                    .map(|(key, (params, _))| {
+                        let request = ElicitRequest::new(params.clone());
+                        (key.clone(), InputRequest::Elicitation(request))
+                    })
+                    .collect(),
             },
         };
         let until = if now.end.is_some() { now.updated } else { Timestamp::now() };
