@@ -62,17 +62,17 @@ class TaskState(Result):
     model_config = ConfigDict(extra="allow")
 
 
-class GetTask(Request[RequestParams, Literal["tasks/get"]]):
+class GetTaskParams(RequestParams):
+    task_id: str
+
+
+class GetTask(Request[GetTaskParams, Literal["tasks/get"]]):
     name_param: ClassVar[str | None] = "taskId"
     method: Literal["tasks/get"] = "tasks/get"
 
 
-class GetTaskParams(RequestParams):
-    model_config = ConfigDict(extra="allow")
-
-
 async def task_state(session, task):
-    params = GetTaskParams.model_validate({"taskId": task})
+    params = GetTaskParams(task_id=task)
     return plain(await session.send_request(GetTask(params=params), TaskState))
 
 

@@ -12,7 +12,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, ProtocolVersion,
+    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, JsonObject,
+    ProtocolVersion,
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
@@ -31,7 +32,7 @@ use cofferdam_text::escape_control;
 use cofferdam_workspace::{AskedQuestion, Fingerprint, PausedId, Question, QuestionAnswer};
 
 /// The key of the question in a result that requires input.
-const QUESTION: &str = "approval";
+pub(super) const QUESTION: &str = "approval";
 
 /// The fields of a question's form, and the values of the answer.
 const ANSWER: &str = "answer";
@@ -252,7 +253,11 @@ impl ClientApprover {
         earlier: Vec<Answered>,
     ) -> Result<Approval, Failure> {
         match self.call.job.settle() {
-            Some(task) => self.wait(Way::Task(&task), params, proposal).await,
+            Some(task) => {
+                let paused = proposal.paused.as_ref().map(|id| format!("{PAUSED}{id}"));
+                let paused = paused.zip(self.call.arguments.clone());
+                self.wait(Way::Task(&task, paused), params, proposal).await
+            }
             None => Err(self.ask_by_result(proposal, params, earlier)),
         }
     }
@@ -413,7 +418,7 @@ enum Way<'a> {
     /// By a request to the client.
     Request(&'a Peer<RoleServer>),
     /// By the task that the call has become.
-    Task(&'a Task),
+    Task(&'a Arc<Task>, Option<(String, JsonObject)>),
     /// Only at a terminal.
     Terminal,
 }
@@ -428,7 +433,7 @@ async fn from_client(
             let asked = peer.create_elicitation_with_timeout(params, Some(ANSWER_TIMEOUT)).await;
             Some(asked.map_err(unasked))
         }
-        Way::Task(task) => task.ask(params).await.map(Ok),
+        Way::Task(task, paused) => task.ask(params, paused).await.map(Ok),
         Way::Terminal => None,
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::request::Parts;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult,
-    Extensions, ProgressNotificationParam,
+    Extensions, ProgressNotificationParam, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
@@ -16,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::Server;
-use super::approval::ClientApprover;
+use super::approval::{ClientApprover, QUESTION};
 use super::bodies::Load;
 use super::connection::{self, Connection, Request};
 use super::offer::Offer;
 use super::results::AnsweredCall;
-use super::tasks::{self, Admitted, End, Job};
+use super::tasks::{self, Admitted, End, Found, Job};
 use cofferdam_core::envelope::{Answer, take_image};
 use cofferdam_core::outcome::{DenialCode, Failure, Outcome, Status};
 use cofferdam_core::schema::similar;
@@ -54,8 +54,10 @@ impl Server {
             return Ok(busy(&offer));
         };
         let is_task = self.is_task(&offer, &request.name);
-        let call = Arc::new(Admitted { offer, slot, job: Job::default() });
-        match (tasks::are_declared(&context), is_task) {
+        let knows_tasks = tasks::are_declared(&context);
+        let arguments = request.arguments.clone().filter(|_| knows_tasks);
+        let call = Arc::new(Admitted { arguments, offer, slot, job: Job::default() });
+        match (knows_tasks, is_task) {
             (false, false) => self.perform(&call, request, &context).await,
             (false, true) => Err(tasks::not_declared()),
             (true, false) => self.call_or_task(&call, request, context).await,
@@ -69,6 +71,35 @@ impl Server {
                 None => Ok(busy(&call.offer)),
             },
         }
+    }
+
+    /// Passes on the answers to questions about a task. A paused call whose server has ended goes on.
+    pub(super) async fn answer_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let UpdateTaskParams { task_id, mut input_responses, .. } = request;
+        let kept = match self.task(&task_id).await? {
+            Found::Here(task) => return task.answer(input_responses),
+            Found::Kept(kept) => kept,
+        };
+        let Some(waiting) = tasks::waiting(&kept) else { return Ok(()) };
+        let Some(answer) = waiting.take(&mut input_responses)? else { return Ok(()) };
+        let slot = self.shared.slots.take(connection::client(&context.extensions));
+        let (offer, job) = (self.offer(), Job::default());
+        let slot = slot.ok_or_else(|| ErrorData::internal_error(format!("Busy: {BUSY}"), None))?;
+        let arguments = Some(waiting.arguments.clone());
+        let call = Arc::new(Admitted { arguments, offer, slot, job });
+        let resumed = self.resume_task(&call, &task_id, &waiting, &context).await;
+        let Some(task) = resumed else { return Ok(()) };
+        call.job.becomes(&task);
+        let mut again =
+            CallToolRequestParams::new(kept.task.tool).with_arguments(waiting.arguments);
+        again.request_state = Some(waiting.state);
+        again.input_responses = Some([(QUESTION.to_owned(), answer)].into());
+        drop(self.start(&call, again, context));
+        Ok(())
     }
 
     /// Whether calls of a tool are tasks from their beginning.

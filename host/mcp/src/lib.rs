@@ -338,9 +338,9 @@ impl ServerHandler for Server {
     async fn update_task(
         &self,
         request: UpdateTaskParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.answer_task(&request.task_id, request.input_responses).await
+        Box::pin(self.answer_task(request, context)).await
     }
 
     async fn cancel_task(
@@ -348,7 +348,7 @@ impl ServerHandler for Server {
         request: CancelTaskParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.stop_task(&request.task_id).await
+        self.cancel(&request.task_id).await
     }
 
     async fn on_custom_request(

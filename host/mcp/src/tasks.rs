@@ -21,6 +21,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -67,6 +68,8 @@ pub(super) fn not_declared() -> ErrorData {
 
 /// A call that is being made.
 pub(super) struct Admitted {
+    /// Its arguments, if it may become a task: with them it goes on after a pause, in another process.
+    pub(super) arguments: Option<JsonObject>,
     pub(super) offer: Arc<Offer>,
     /// Its permit.
     pub(super) slot: Slot,
@@ -193,6 +196,40 @@ fn object(value: &impl Serialize) -> JsonObject {
     }
 }
 
+/// What is needed to go on with a paused call.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Waiting {
+    /// The number of questions so far.
+    asked: u64,
+    /// The last of them.
+    question: ElicitRequestParams,
+    /// The state with which the call is made again.
+    pub(super) state: String,
+    /// The arguments with which it is made again.
+    pub(super) arguments: JsonObject,
+}
+
+impl Waiting {
+    /// Takes the answer to its question.
+    pub(super) fn take(&self, answers: &mut InputResponses) -> Result<Option<Value>, ErrorData> {
+        let key = key(self.asked);
+        let Some(answer) = answers.remove(&key) else { return Ok(None) };
+        parsed::<ElicitResult>(&key, answer.clone())?;
+        Ok(Some(answer))
+    }
+}
+
+/// The key of a question.
+fn key(number: u64) -> String {
+    format!("approval-{number}")
+}
+
+/// Parses the answer to a question.
+fn parsed<T: DeserializeOwned>(key: &str, answer: Value) -> Result<T, ErrorData> {
+    serde_json::from_value(answer)
+        .map_err(|error| ErrorData::invalid_params(format!("/inputResponses/{key}: {error}"), None))
+}
+
 /// An open question, which is closed when this is dropped.
 struct Asked<'a> {
     task: &'a Task,
@@ -208,10 +245,10 @@ impl Drop for Asked<'_> {
 }
 
 impl Task {
-    fn new(kept: RunningTask, cancelled: CancellationToken) -> Self {
+    fn new(kept: RunningTask, asked: u64, cancelled: CancellationToken) -> Self {
         let updated = kept.record().created;
         let questions = BTreeMap::new();
-        let now = Now { updated, message: None, questions, asked: 0, end: None };
+        let now = Now { updated, message: None, questions, asked, end: None };
         Self { kept, cancelled, now: Mutex::new(now) }
     }
 
@@ -227,31 +264,48 @@ impl Task {
         now.updated = Timestamp::now();
     }
 
-    /// Asks the user of the client, and waits for the answer.
-    pub(super) async fn ask(&self, params: ElicitRequestParams) -> Option<ElicitResult> {
+    /// Asks the user of the client, and waits for the answer. A call that was paused can go on in another
+    /// process, with this `state` and these `arguments`.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        question: ElicitRequestParams,
+        paused: Option<(String, JsonObject)>,
+    ) -> Option<ElicitResult> {
         let (answer, answered) = oneshot::channel();
-        let key = {
+        let asked = {
             let mut now = self.now();
             now.asked += 1;
             now.updated = Timestamp::now();
-            let key = format!("approval-{}", now.asked);
-            now.questions.insert(key.clone(), (params, answer));
-            key
+            let asked = now.asked;
+            now.questions.insert(key(asked), (question.clone(), answer));
+            asked
         };
-        let _asked = Asked { task: self, key };
-        answered.await.ok()
+        let _asked = Asked { task: self, key: key(asked) };
+        let Some((state, arguments)) = paused else { return answered.await.ok() };
+        self.waits(Some(Waiting { asked, question, state, arguments })).await;
+        let answer = answered.await.ok();
+        self.waits(None).await;
+        answer
+    }
+
+    /// Keeps what is needed to go on with the call in another process.
+    async fn waits(self: &Arc<Self>, waiting: Option<Waiting>) {
+        let task = Arc::clone(self);
+        let waiting = waiting.and_then(|waiting| serde_json::to_value(waiting).ok());
+        let kept = blocking(move || task.kept.wait(waiting)).await;
+        kept.unwrap_or_else(|error| {
+            tracing::warn!("a task can't go on in another process: {error}");
+        });
     }
 
     /// Passes on the answers to open questions. Others are ignored, as the protocol requires.
-    fn answer(&self, answers: InputResponses) -> Result<(), ErrorData> {
+    pub(super) fn answer(&self, answers: InputResponses) -> Result<(), ErrorData> {
         for (key, answer) in answers {
             let mut now = self.now();
             if !now.questions.contains_key(&key) {
                 continue;
             }
-            let answer = serde_json::from_value(answer).map_err(|error| {
-                ErrorData::invalid_params(format!("/inputResponses/{key}: {error}"), None)
-            })?;
+            let answer = parsed(&key, answer)?;
             if let Some((_, sender)) = now.questions.remove(&key) {
                 now.updated = Timestamp::now();
                 // If the call has ended meanwhile, nothing waits for the answer.
@@ -297,14 +351,29 @@ fn state(id: &str, task: &TaskRecord, updated: Timestamp, until: Timestamp) -> T
 }
 
 /// The state of a task that this server does not work on.
-fn kept_state(id: &str, KeptTask { task, end }: KeptTask) -> Result<DetailedTask, ErrorData> {
-    let Some(TaskEnd { ended, content }) = end else {
-        let payload = TaskPayload::Failed { error: object(&ErrorData::internal_error(LOST, None)) };
-        return Ok(DetailedTask::new(state(id, &task, task.created, Timestamp::now()), payload));
+fn kept_state(id: &str, kept: KeptTask) -> DetailedTask {
+    let waiting = waiting(&kept);
+    let KeptTask { task, end, until, .. } = kept;
+    let updated = end.as_ref().map_or(task.created, |end| end.ended);
+    let end = end.map(|end| serde_json::from_value::<End>(end.content));
+    let failed = |why: &str| TaskPayload::Failed {
+        error: object(&ErrorData::internal_error(why.to_owned(), None)),
     };
-    let end: End = serde_json::from_value(content)
-        .map_err(|error| ErrorData::internal_error(format!("the task: {error}"), None))?;
-    Ok(DetailedTask::new(state(id, &task, ended, ended), end.payload()))
+    let payload = match (end, waiting) {
+        (Some(Ok(end)), _) => end.payload(),
+        (Some(Err(error)), _) => failed(&error.to_string()),
+        (None, Some(Waiting { asked, question, .. })) => {
+            let request = InputRequest::Elicitation(ElicitRequest::new(question));
+            TaskPayload::InputRequired { input_requests: [(key(asked), request)].into() }
+        }
+        (None, None) => failed(LOST),
+    };
+    DetailedTask::new(state(id, &task, updated, until), payload)
+}
+
+/// What is needed to go on with a task whose process has ended, if its call was paused.
+pub(super) fn waiting(kept: &KeptTask) -> Option<Waiting> {
+    serde_json::from_value(kept.waits.clone()?).ok()
 }
 
 /// The tasks of a server, and those of which it keeps the ends.
@@ -349,7 +418,7 @@ impl Tasks {
 }
 
 /// A task that a client asks for.
-enum Found {
+pub(super) enum Found {
     Here(Arc<Task>),
     Kept(KeptTask),
 }
@@ -380,7 +449,7 @@ impl Server {
             None
         })?;
         let id = kept.id().clone();
-        let task = Arc::new(Task::new(kept, call.job.cancelled.clone()));
+        let task = Arc::new(Task::new(kept, 0, call.job.cancelled.clone()));
         let known = Known { address, ended: None, task: Some(Arc::clone(&task)) };
         tasks.known().insert(id, known);
         Some(task)
@@ -417,8 +486,30 @@ impl Server {
         }
     }
 
+    /// Goes on with a task whose server has ended; `None` if another process works on it.
+    pub(super) async fn resume_task(
+        &self,
+        call: &Admitted,
+        id: &str,
+        waiting: &Waiting,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<Arc<Task>> {
+        let address = connection::client(&context.extensions).address;
+        let (id, offer) = (id.parse::<TaskId>().ok()?, Arc::clone(&call.offer));
+        let resumed = blocking(move || offer.host.workspace().resume_task(&id)).await;
+        let kept = resumed.unwrap_or_else(|error| {
+            tracing::warn!("a task can't go on: {error}");
+            None
+        })?;
+        let id = kept.id().clone();
+        let task = Arc::new(Task::new(kept, waiting.asked, call.job.cancelled.clone()));
+        let known = Known { address, ended: None, task: Some(Arc::clone(&task)) };
+        self.shared.tasks.known().insert(id, known);
+        Some(task)
+    }
+
     /// Finds a task of this role. Any other one is unknown.
-    async fn task(&self, id: &str) -> Result<Found, ErrorData> {
+    pub(super) async fn task(&self, id: &str) -> Result<Found, ErrorData> {
         let unknown = || ErrorData::invalid_params("there is no such task", None);
         let id: TaskId = id.parse().map_err(|_| unknown())?;
         if let Some(task) = self.shared.tasks.find(&id) {
@@ -436,29 +527,33 @@ impl Server {
 
     /// Returns the state of a task.
     pub(super) async fn task_state(&self, id: &str) -> Result<DetailedTask, ErrorData> {
-        match self.task(id).await? {
-            Found::Here(task) => Ok(task.state()),
+        Ok(match self.task(id).await? {
+            Found::Here(task) => task.state(),
             Found::Kept(kept) => kept_state(id, kept),
-        }
-    }
-
-    /// Answers questions about a task.
-    pub(super) async fn answer_task(
-        &self,
-        id: &str,
-        answers: InputResponses,
-    ) -> Result<(), ErrorData> {
-        match self.task(id).await? {
-            Found::Here(task) => task.answer(answers),
-            Found::Kept(_) => Ok(()),
-        }
+        })
     }
 
     /// Cancels a task. One that has ended stays as it is.
-    pub(super) async fn stop_task(&self, id: &str) -> Result<(), ErrorData> {
-        if let Found::Here(task) = self.task(id).await? {
-            task.cancelled.cancel();
+    pub(super) async fn cancel(&self, id: &str) -> Result<(), ErrorData> {
+        match self.task(id).await? {
+            Found::Here(task) => task.cancelled.cancel(),
+            Found::Kept(kept) if waiting(&kept).is_some() => self.cancel_waiting(id).await,
+            Found::Kept(_) => {}
         }
         Ok(())
+    }
+
+    /// Cancels a paused call that no process makes. What it has staged is removed in its time.
+    async fn cancel_waiting(&self, id: &str) {
+        let (id, offer) = (id.parse::<TaskId>(), self.offer());
+        let cancel = move || {
+            let Ok(id) = id else { return Ok(()) };
+            let Some(task) = offer.host.workspace().resume_task(&id)? else { return Ok(()) };
+            let content = serde_json::to_value(End::Cancelled)?;
+            task.end(TaskEnd { ended: Timestamp::now(), content })
+        };
+        blocking(cancel).await.unwrap_or_else(|error: std::io::Error| {
+            tracing::warn!("a task can't be cancelled: {error}");
+        });
     }
 }

@@ -4,7 +4,7 @@
 //! A task is a file in `.cofferdam/tasks` whose name is its id: 128 random bits, which can't be guessed.
 //! The file is authenticated and bound to its name. The process that makes the call holds a lock on it,
 //! and replaces it with the end of the call. So a file that has no end and that nobody locks is one of a
-//! process that was killed.
+//! process that was killed. What is needed to go on with a paused call is in the file while it waits.
 //!
 //! Who may ask for a task, and what its end means, is not decided here.
 
@@ -12,11 +12,11 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cofferdam_core::policy::OWN;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +25,9 @@ use crate::layout::TASKS;
 use crate::own::{self, Own};
 use crate::workspace::Workspace;
 use crate::{clock, disk};
+
+/// How long a task without an end is kept, in seconds: as long as a paused call.
+const MAX_AGE_S: i64 = 24 * 60 * 60;
 
 /// How long a task is kept after its end.
 pub const TASK_TTL: Duration = Duration::from_secs(60 * 60);
@@ -111,6 +114,7 @@ struct TaskFile {
     version: u32,
     task: TaskRecord,
     end: Option<TaskEnd>,
+    waits: Option<Value>,
 }
 
 /// A task whose process does not make the call any more.
@@ -120,6 +124,10 @@ pub struct KeptTask {
     pub task: TaskRecord,
     /// `None` if the process has ended before the call.
     pub end: Option<TaskEnd>,
+    /// What is needed to go on with the call, if it was paused.
+    pub waits: Option<Value>,
+    /// It is kept for [`TASK_TTL`] after this time, at least.
+    pub until: Timestamp,
 }
 
 /// A task whose call this process makes. If it is dropped without an end, its process has failed.
@@ -130,8 +138,7 @@ pub struct RunningTask {
     id: TaskId,
     task: TaskRecord,
     /// Locked as long as the call is made.
-    #[expect(dead_code, reason = "only held")]
-    file: File,
+    file: Mutex<File>,
 }
 
 impl Workspace {
@@ -143,13 +150,13 @@ impl Workspace {
     pub fn begin_task(&self, task: TaskRecord) -> io::Result<Option<RunningTask>> {
         let own = self.own()?;
         let directory = own::directory(&*own, TASKS)?;
-        let (count, bytes) = tidy(&directory)?;
+        let (count, bytes) = tidy(&own, &directory)?;
         if count >= MAX_TASKS || bytes >= MAX_ALL_BYTES {
             return Ok(None);
         }
         let id = TaskId::new()?;
-        let begun = TaskFile { version: VERSION, task: task.clone(), end: None };
-        let file = write(&own, &directory, &id, &begun)?;
+        let begun = TaskFile { version: VERSION, task: task.clone(), end: None, waits: None };
+        let file = Mutex::new(write(&own, &directory, &id, &begun)?);
         Ok(Some(RunningTask { own, directory, id, task, file }))
     }
 
@@ -159,23 +166,51 @@ impl Workspace {
     /// # Errors
     /// I/O errors.
     pub fn kept_task(&self, id: &TaskId) -> io::Result<Option<KeptTask>> {
-        let Some(own) = self.existing_own()? else { return Ok(None) };
-        let Some(directory) = own::existing_directory(&*own, TASKS)? else { return Ok(None) };
+        let Some((own, directory)) = self.tasks()? else { return Ok(None) };
         let name = id.to_string();
-        let file = match disk::open(&directory, &name, OFlags::RDONLY) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        if !disk::try_lock(&file, FlockOperation::NonBlockingLockShared)? {
+        let Some(file) = unlocked(&directory, &name, FlockOperation::NonBlockingLockShared)? else {
             return Ok(None);
-        }
-        let content = own.content(file.into(), (DOMAIN, &name), MAX_BYTES)?;
-        let Some(content) = content else {
+        };
+        let modified = disk::modified(&rustix::fs::fstat(&file)?);
+        let Some(TaskFile { task, end, waits, .. }) = read(&own, &name, file)? else {
             tracing::warn!("{OWN}/{TASKS}/{name} is not used: no host of this user wrote it");
             return Ok(None);
         };
-        let TaskFile { version, task, end } = serde_json::from_slice(&content)?;
-        Ok((version == VERSION).then_some(KeptTask { task, end }))
+        let modified = Timestamp::from_nanosecond(modified.into()).unwrap_or(task.created);
+        let last = SignedDuration::from_secs(MAX_AGE_S) - ttl();
+        let until = match end {
+            Some(_) => modified,
+            None => clock::present().min(modified.saturating_add(last).unwrap_or(modified)),
+        };
+        Ok(Some(KeptTask { task, end, waits, until }))
+    }
+
+    /// Takes over a task whose process has ended before the call; `None` if there is no such task, or
+    /// another process works on it.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn resume_task(&self, id: &TaskId) -> io::Result<Option<RunningTask>> {
+        let Some((own, directory)) = self.tasks()? else { return Ok(None) };
+        let (name, how) = (id.to_string(), FlockOperation::NonBlockingLockExclusive);
+        let Some(file) = unlocked(&directory, &name, how)? else { return Ok(None) };
+        let found = rustix::fs::fstat(&file)?.st_ino;
+        let file = File::from(file);
+        // Another process may have replaced the file before it was locked.
+        let is_current = disk::look(&directory, &name)?.is_some_and(|stat| stat.st_ino == found);
+        let read = read(&own, &name, file.try_clone()?.into())?;
+        let Some(TaskFile { task, end: None, .. }) = read.filter(|_| is_current) else {
+            return Ok(None);
+        };
+        let (id, file) = (id.clone(), Mutex::new(file));
+        Ok(Some(RunningTask { own, directory, id, task, file }))
+    }
+
+    /// The directory of tasks, if it exists.
+    fn tasks(&self) -> io::Result<Option<(Arc<Own>, OwnedFd)>> {
+        let Some(own) = self.existing_own()? else { return Ok(None) };
+        let directory = own::existing_directory(&*own, TASKS)?;
+        Ok(directory.map(|directory| (own, directory)))
     }
 }
 
@@ -195,8 +230,24 @@ impl RunningTask {
     /// # Errors
     /// I/O errors; a content that is too large.
     pub fn end(&self, end: TaskEnd) -> io::Result<()> {
-        let ended = TaskFile { version: VERSION, task: self.task.clone(), end: Some(end) };
-        write(&self.own, &self.directory, &self.id, &ended).map(drop)
+        self.replace(Some(end), None)
+    }
+
+    /// Keeps what is needed to go on with the call while it is paused; `None` once it goes on.
+    ///
+    /// # Errors
+    /// See [`Self::end`].
+    pub fn wait(&self, waits: Option<Value>) -> io::Result<()> {
+        self.replace(None, waits)
+    }
+
+    fn replace(&self, end: Option<TaskEnd>, waits: Option<Value>) -> io::Result<()> {
+        let content = TaskFile { version: VERSION, task: self.task.clone(), end, waits };
+        let file = write(&self.own, &self.directory, &self.id, &content)?;
+        if content.end.is_none() {
+            *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        }
+        Ok(())
     }
 
     /// Removes the task, of which no client knows.
@@ -228,15 +279,35 @@ fn write(own: &Own, directory: &OwnedFd, id: &TaskId, content: &TaskFile) -> io:
     Ok(file)
 }
 
+/// Opens the file of a task and locks it; `None` if there is none, or another process has locked it.
+fn unlocked(directory: &OwnedFd, name: &str, how: FlockOperation) -> io::Result<Option<OwnedFd>> {
+    let file = match disk::open(directory, name, OFlags::RDONLY) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    Ok(disk::try_lock(&file, how)?.then_some(file))
+}
+
+/// Reads the file of a task; `None` if it is not authentic, or of another version.
+fn read(own: &Own, name: &str, file: OwnedFd) -> io::Result<Option<TaskFile>> {
+    let content = own.content(file.into(), (DOMAIN, name), MAX_BYTES)?;
+    let file = content.and_then(|content| serde_json::from_slice::<TaskFile>(&content).ok());
+    Ok(file.filter(|file| file.version == VERSION))
+}
+
+fn ttl() -> SignedDuration {
+    SignedDuration::try_from(TASK_TTL).unwrap_or(SignedDuration::MAX)
+}
+
 /// Removes what is too old. Returns the number of tasks that are left, and their size in bytes.
-fn tidy(directory: &OwnedFd) -> io::Result<(usize, u64)> {
-    let ttl = i64::try_from(TASK_TTL.as_nanos()).unwrap_or(i64::MAX);
-    let oldest = i64::try_from(clock::present().as_nanosecond()).unwrap_or(i64::MAX) - ttl;
+fn tidy(own: &Own, directory: &OwnedFd) -> io::Result<(usize, u64)> {
     let (mut count, mut bytes) = (0, 0);
     for entry in disk::entries(directory)? {
         let Ok(name) = entry?.name.into_string() else { continue };
         let Some(stat) = disk::look(directory, &name)? else { continue };
-        if disk::modified(&stat) < oldest && !is_locked(directory, &name)? {
+        let modified = Timestamp::from_nanosecond(disk::modified(&stat).into()).unwrap_or_default();
+        let age = clock::present().duration_since(modified);
+        if age > ttl() && !is_kept(own, directory, &name, age)? {
             disk::remove_all(directory, &name)?;
             continue;
         }
@@ -246,10 +317,11 @@ fn tidy(directory: &OwnedFd) -> io::Result<(usize, u64)> {
     Ok((count, bytes))
 }
 
-/// Whether a process makes the call of a task.
-fn is_locked(directory: &OwnedFd, name: &str) -> io::Result<bool> {
-    match disk::open(directory, name, OFlags::RDONLY) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        file => Ok(!disk::try_lock(&file?, FlockOperation::NonBlockingLockShared)?),
+/// Whether a file is kept that is older than [`TASK_TTL`]: that of a task which has not ended.
+fn is_kept(own: &Own, directory: &OwnedFd, name: &str, age: SignedDuration) -> io::Result<bool> {
+    match unlocked(directory, name, FlockOperation::NonBlockingLockShared)? {
+        None => Ok(disk::look(directory, name)?.is_some()),
+        Some(_) if age.as_secs() > MAX_AGE_S => Ok(false),
+        Some(file) => Ok(read(own, name, file)?.is_some_and(|file| file.end.is_none())),
     }
 }
