@@ -331,10 +331,9 @@ fn a_client_on_standard_input_has_its_results_from_its_next_server() {
     };
     let slow = |seconds: u64| json!({"name": "conformance__slow_compute", "arguments": {"seconds": seconds}});
     let mut session = Session::new(&place);
-    session.send(&message(1, "tools/call", slow(1)));
-    session.send(&message(2, "tools/call", slow(60)));
     let mut ids = Vec::new();
-    for id in [1, 2] {
+    for (id, seconds) in [(1, 1), (2, 60)] {
+        session.send(&message(id, "tools/call", slow(seconds)));
         let created = session.answer(id)["result"].take();
         assert_eq!(created["resultType"], "task", "{created}");
         ids.push(created["taskId"].clone());
@@ -530,4 +529,58 @@ fn the_official_clients_see_a_task_through_a_restart() {
     // The client waits for the end of a task by itself.
     let called = clients[0].call("slow_compute", arguments);
     assert_eq!(called["isError"], false, "{called}");
+}
+
+/// Writes a file and runs two programs, each of which needs the approval of the user.
+const SCRIPT: &str = "files.write_file(path='a', content='staged\\n')
+one = shell.run_command(command='sleep 1; cat a >> ran; echo one')['output']
+two = shell.run_command(command='echo two >> ran; echo two')['output']
+[one, two]";
+
+/// A script that was paused when its server was killed goes on in the next one, under the same id.
+#[test]
+fn a_paused_script_goes_on_after_its_server_was_killed() {
+    let place = Place::new();
+    let settings = "ask = ['shell.*']\ntasks = ['python.run_python']\n[grants.shell]\nfiles = 'write'\n\
+                    process = ['bash']\n[roles.one]\ntools = ['*']\n";
+    configure(&place, settings);
+    let server = Server::new(&place, &[]);
+    let id = task(&server, &call("python__run_python", &json!({"code": SCRIPT})));
+    let asked = wait_for(&server, &id, "input_required");
+    drop(server);
+
+    let server = Server::new(&place, &[]);
+    let again = get(&server, &id);
+    assert_eq!(again["inputRequests"], asked["inputRequests"], "{again}");
+    assert!(!place.workspace().join("ran").exists());
+    let yes = json!({"action": "accept", "content": {}});
+    let refused = update(&server, &id, &json!({"approval-1": "yes"}));
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    update(&server, &id, &json!({"other": yes}));
+    assert_eq!(get(&server, &id)["status"], "input_required");
+    update(&server, &id, &json!({"approval-1": yes}));
+    let begin = Instant::now();
+    // It asks about the second program under a new key.
+    while get(&server, &id)["inputRequests"].get("approval-2").is_none() {
+        assert!(begin.elapsed() < TIMEOUT, "{}", get(&server, &id));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    update(&server, &id, &json!({"approval-1": yes}));
+    update(&server, &id, &json!({"approval-2": yes}));
+    let ended = wait_for(&server, &id, "completed");
+    assert_eq!(ended["result"]["structuredContent"]["value"], json!(["one\n", "two\n"]), "{ended}");
+    assert_eq!((place.read("a"), place.read("ran")), ("staged\n".into(), "staged\ntwo\n".into()));
+    let of_shell =
+        |end: &&Value| end["tool"] == "shell.run_command" && end["outcome"] == "executed";
+    assert_eq!(ends(&place.workspace()).iter().filter(of_shell).count(), 2);
+
+    // One that is cancelled in between stays so.
+    let id = task(&server, &call("python__run_python", &json!({"code": SCRIPT})));
+    wait_for(&server, &id, "input_required");
+    drop(server);
+    let server = Server::new(&place, &[]);
+    about(&server, "/mcp/one", "tasks/cancel", &id);
+    assert_eq!(get(&server, &id)["status"], "cancelled");
+    update(&server, &id, &json!({"approval-1": yes}));
+    assert_eq!(get(&server, &id)["status"], "cancelled");
 }
