@@ -17,7 +17,7 @@ use crate::trial::configure;
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
 /// The suite's tools under short names, which need a role. Some calls need the user's approval, and some
-/// are tasks from their beginning.
+/// are tasks from their beginning; the suite expects a plain one to be the first by name.
 const SETTINGS: &str = "\
 ask = [
     'conformance.confirm_delete',
@@ -35,7 +35,7 @@ tasks = [
     'conformance.protocol_error_job',
 ]
 [roles.conformance]
-tools = ['conformance.*', 'files.glob', 'files.read_file']
+tools = ['conformance.*', 'edit.apply_patch', 'files.glob', 'files.read_file']
 ";
 
 /// The maximum number of runs: a check that passes once has passed. The suite waits only half a
