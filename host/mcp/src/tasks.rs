@@ -24,7 +24,7 @@ use rmcp::{ErrorData, RoleServer};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{RwLock, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
@@ -378,7 +378,11 @@ pub(super) fn waiting(kept: &KeptTask) -> Option<Waiting> {
 
 /// The tasks of a server, and those of which it keeps the ends.
 #[derive(Default)]
-pub(super) struct Tasks(Mutex<HashMap<TaskId, Known>>);
+pub(super) struct Tasks {
+    known: Mutex<HashMap<TaskId, Known>>,
+    /// Taken while a task is created or resumed, so that none is unknown in between.
+    beginning: RwLock<()>,
+}
 
 /// A task that this server has created.
 struct Known {
@@ -391,7 +395,7 @@ struct Known {
 
 impl Tasks {
     fn known(&self) -> MutexGuard<'_, HashMap<TaskId, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a client of this address may have another task. One address gets three quarters of all.
@@ -433,6 +437,7 @@ impl Server {
     ) -> Option<Arc<Task>> {
         let address = connection::client(&context.extensions).address;
         let tasks = &self.shared.tasks;
+        let _beginning = tasks.beginning.write().await;
         if !tasks.has_room(address) {
             return None;
         }
@@ -496,6 +501,7 @@ impl Server {
     ) -> Option<Arc<Task>> {
         let address = connection::client(&context.extensions).address;
         let (id, offer) = (id.parse::<TaskId>().ok()?, Arc::clone(&call.offer));
+        let _beginning = self.shared.tasks.beginning.write().await;
         let resumed = blocking(move || offer.host.workspace().resume_task(&id)).await;
         let kept = resumed.unwrap_or_else(|error| {
             tracing::warn!("a task can't go on: {error}");
@@ -512,6 +518,7 @@ impl Server {
     pub(super) async fn task(&self, id: &str) -> Result<Found, ErrorData> {
         let unknown = || ErrorData::invalid_params("there is no such task", None);
         let id: TaskId = id.parse().map_err(|_| unknown())?;
+        let _beginning = self.shared.tasks.beginning.read().await;
         if let Some(task) = self.shared.tasks.find(&id) {
             let is_own = task.kept.record().role == self.role;
             return is_own.then_some(Found::Here(task)).ok_or_else(unknown);

@@ -50,6 +50,9 @@ const DOMAIN: &str = "task";
 /// How the name of a file begins that is not complete.
 const NEW: &str = "new.";
 
+/// How often to try to take a task over.
+const LOCK_ATTEMPTS: usize = 20;
+
 /// The length of an id, in bytes.
 const ID_BYTES: usize = 16;
 
@@ -193,7 +196,16 @@ impl Workspace {
     pub fn resume_task(&self, id: &TaskId) -> io::Result<Option<RunningTask>> {
         let Some((own, directory)) = self.tasks()? else { return Ok(None) };
         let (name, how) = (id.to_string(), FlockOperation::NonBlockingLockExclusive);
-        let Some(file) = unlocked(&directory, &name, how)? else { return Ok(None) };
+        let mut found = unlocked(&directory, &name, how)?;
+        for _ in 1..LOCK_ATTEMPTS {
+            if found.is_some() {
+                break;
+            }
+            // Who reads it holds a lock for a moment.
+            std::thread::sleep(Duration::from_millis(10));
+            found = unlocked(&directory, &name, how)?;
+        }
+        let Some(file) = found else { return Ok(None) };
         let found = rustix::fs::fstat(&file)?.st_ino;
         let file = File::from(file);
         // Another process may have replaced the file before it was locked.
