@@ -424,7 +424,7 @@ impl Tasks {
 /// A task that a client asks for.
 pub(super) enum Found {
     Here(Arc<Task>),
-    Kept(KeptTask),
+    Kept(Box<KeptTask>),
 }
 
 impl Server {
@@ -529,14 +529,15 @@ impl Server {
             tracing::warn!("a task can't be read: {error}");
             None
         });
-        kept.filter(|kept| kept.task.role == self.role).map(Found::Kept).ok_or_else(unknown)
+        let kept = kept.filter(|kept| kept.task.role == self.role).map(Box::new);
+        kept.map(Found::Kept).ok_or_else(unknown)
     }
 
     /// Returns the state of a task.
     pub(super) async fn task_state(&self, id: &str) -> Result<DetailedTask, ErrorData> {
         Ok(match self.task(id).await? {
             Found::Here(task) => task.state(),
-            Found::Kept(kept) => kept_state(id, kept),
+            Found::Kept(kept) => kept_state(id, *kept),
         })
     }
 
