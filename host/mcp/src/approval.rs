@@ -21,8 +21,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::Server;
-use super::call::client_name;
-use super::connection::Connection;
+use super::connection::{Connection, client_name};
 use super::slot::MAX_QUESTIONS;
 use super::tasks::{Admitted, Task};
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};

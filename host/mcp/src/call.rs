@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use super::Server;
 use super::approval::{ClientApprover, QUESTION};
 use super::bodies::Load;
-use super::connection::{self, Connection, Request};
+use super::connection::{self, Connection, Request, client_name};
 use super::offer::Offer;
 use super::results::AnsweredCall;
 use super::tasks::{self, Admitted, End, Found, Job};
@@ -30,7 +30,7 @@ use cofferdam_engine::dispatch::{Refusal, RefusalCode};
 use cofferdam_engine::host::{Approver, Effects, RunOptions};
 use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::{McpRequest, Origin, Parent};
-use cofferdam_text::{escape_control, shorten};
+use cofferdam_text::shorten;
 
 /// The maximum number of progress reports that wait for a slow client. Further ones are dropped.
 const MAX_WAITING_REPORTS: usize = 64;
@@ -347,16 +347,6 @@ async fn make(
         }
     };
     blocking(move || runtime.block_on(call)).await
-}
-
-/// The longest name and version of a client in the record, in bytes.
-const MAX_CLIENT_BYTES: usize = 100;
-
-/// Returns the name and the version of a client, as it names itself, on one line.
-pub(super) fn client_name(context: &RequestContext<RoleServer>) -> Option<String> {
-    let client = context.client_info()?;
-    let name = shorten(&format!("{} {}", client.name, client.version), MAX_CLIENT_BYTES);
-    Some(escape_control(&name).replace('\n', " "))
 }
 
 /// Returns the request of a call and its parent span: that of the message, or else that of the HTTP
