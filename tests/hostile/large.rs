@@ -21,7 +21,7 @@ const MAX_MEMORY_MIB: u64 = 300;
 
 /// How long a refusal may take on a busy machine, without optimisation. In a release build it usually takes
 /// some hundredths of a second.
-const MAX_REFUSAL_TIME: Duration = Duration::from_secs(20);
+const MAX_REFUSAL_TIME: Duration = Duration::from_secs(10);
 
 /// The text of a call with these arguments.
 fn call_with(content: &str) -> String {

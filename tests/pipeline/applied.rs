@@ -77,6 +77,59 @@ fn approved_commands_are_one_commit() {
 }
 
 #[test]
+fn a_held_round_waits_for_a_user() {
+    let place = package();
+    let before = tree(&place);
+    let designer = designer();
+    let (order, qa) = (work_order().to_string(), approval(&designer).to_string());
+    let options = ["--hold", "--session", "phase-2"];
+    let ended = round(&place, &order, &designer.to_string(), &qa, &options);
+    assert_state(&ended, "HELD", 0);
+    assert_eq!(tree(&place), before);
+    let document = ended.json();
+    let proposal = document["proposal"].as_str().unwrap();
+    assert!(document["commit"].is_null(), "{document:#}");
+    assert_eq!(document["lints"][0]["clean"], true);
+
+    // A later round of the session builds on it; its invariants and lints see what is held.
+    let next = designer_of(&[replace("    return path", "    name_id = path\n    return name_id")]);
+    let qa = approval(&next).to_string();
+    let session = ["--session", "phase-2"];
+    let ended = round(&place, &order, &next.to_string(), &qa, &session);
+    assert_state(&ended, "HELD", 0);
+    assert_eq!(ended.json()["proposal"], proposal);
+    let back = designer_of(&[replace("    name_id = path\n    return name_id", "    return path")]);
+    let qa = approval(&back).to_string();
+    let ended = round(&place, &order, &back.to_string(), &qa, &session);
+    assert_state(&ended, "FAILED", 1);
+    let broken = "broken invariant: no _id/_key renames";
+    assert!(log(&ended).iter().any(|line| line.starts_with(broken)), "{ended:?}");
+    assert_eq!(tree(&place), before);
+
+    let shown = place.run(&["review", "show", proposal]).json();
+    let view = shown["view"].as_str().unwrap();
+    assert_eq!(place.run(&["review", "accept", proposal, "--view", view]).status, 0);
+    let after = AFTER.replace("    return path", "    name_id = path\n    return name_id");
+    assert_eq!(place.read(HELPERS), after);
+}
+
+#[test]
+fn the_settings_hold_rounds() {
+    let place = package();
+    let before = tree(&place);
+    let designer = designer();
+    let (order, qa) = (work_order().to_string(), approval(&designer).to_string());
+    let role = "[roles.designer]\ntools = ['edit.*']\nhold = true\n";
+    for (first, last) in [("hold = ['edit.*']\n", ""), ("", role)] {
+        let settings = format!("{first}{}\n{last}", crate::programs::settings());
+        crate::trial::configure(&place, &settings);
+        let ended = round(&place, &order, &designer.to_string(), &qa, &[]);
+        assert_state(&ended, "HELD", 0);
+        assert_eq!(tree(&place), before, "{settings}");
+    }
+}
+
+#[test]
 fn a_dry_run_shows_what_would_be_committed() {
     let place = package();
     let before = tree(&place);

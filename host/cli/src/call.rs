@@ -37,8 +37,8 @@ pub fn make(
         limits: limits(&args.narrowed),
         scope: args.narrowed.scope.clone(),
         cancel: Some(setup::interruption(&runtime)?),
-        hold: args.narrowed.hold,
-        session: session(&args.narrowed),
+        hold: args.narrowed.holding.hold,
+        session: session(&args.narrowed.holding),
         ..setup::run_options()
     };
     let ended = runtime.block_on(host.call(&args.tool, &text, &options));

@@ -31,11 +31,11 @@ pub fn of<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> u8 {
     outcomes.map(|outcome| of_status(outcome.status())).max().unwrap_or(OK)
 }
 
-/// The exit status of a pipeline round: 0 if it is APPLIED; 2 if it is BLOCKED, so that nothing was
+/// The exit status of a pipeline round: 0 if it is APPLIED or HELD; 2 if it is BLOCKED, so that nothing was
 /// executed; if it FAILED, that of its most serious outcome, and at least 1.
 pub fn of_round(round: &Round) -> u8 {
     match round.state {
-        State::Applied => OK,
+        State::Applied | State::Held => OK,
         State::Blocked => REFUSED,
         State::Failed => round.outcomes().map(of_status).fold(ERROR, u8::max),
     }

@@ -8,7 +8,7 @@ use tempfile::NamedTempFile;
 
 use super::args::{DocumentSource, Global, Pipeline, RoundFormat};
 use super::output::Output;
-use super::run::mode;
+use super::run::{mode, session};
 use super::{CliError, exit, setup};
 use cofferdam_core::policy::{AGENT_TIMEOUT, Agent, AgentCommand, LimitSettings};
 use cofferdam_engine::host::{Host, Inputs, PipelineOptions, Source};
@@ -38,6 +38,8 @@ pub fn execute(global: &Global, args: &Pipeline, output: &Output) -> Result<u8, 
         phase_boundary: args.phase_boundary,
         keep: args.keep,
         dry_run: args.dry_run,
+        hold: args.holding.hold,
+        session: session(&args.holding),
         limits: LimitSettings { call_ms: args.call_ms, ..LimitSettings::default() },
         cancel: Some(setup::interruption(&runtime)?),
     };

@@ -1,6 +1,6 @@
 //! `cofferdam run`: runs an envelope of calls and prints its results.
 
-use super::args::{Format, Global, Narrowed, Run};
+use super::args::{Format, Global, Holding, Narrowed, Run};
 use super::output::Output;
 use super::setup::RoleUse;
 use super::{CliError, exit, setup};
@@ -20,8 +20,8 @@ pub fn execute(global: &Global, args: &Run, output: &Output) -> Result<u8, CliEr
         fail_fast: args.fail_fast,
         atomic: args.atomic,
         dry_run: args.dry_run,
-        hold: args.narrowed.hold,
-        session: session(&args.narrowed),
+        hold: args.narrowed.holding.hold,
+        session: session(&args.narrowed.holding),
         limits: limits(&args.narrowed),
         scope: args.narrowed.scope.clone(),
         cancel: Some(setup::interruption(&runtime)?),
@@ -65,7 +65,7 @@ pub fn print_diff(diff: &[u8], answers: &[Answer], output: &Output) -> Result<()
 }
 
 /// The session from the options.
-pub fn session(args: &Narrowed) -> Session {
+pub fn session(args: &Holding) -> Session {
     match &args.session {
         Some(name) => Session::default().named(name.clone()),
         None => Session::default(),

@@ -469,14 +469,6 @@ pub fn not_held(something_is_held: bool) -> Failure {
     Failure::new(DenialCode::NotInTransaction, message)
 }
 
-/// The failure of a round of the pipeline whose changes would have to be held.
-pub fn held_in_pipeline() -> Failure {
-    let message = "nothing was changed: the settings hold changes of this round until a user accepts \
-                   them (`hold`), and a round of the pipeline is committed at its end or not at all; \
-                   take its tools and its role out of `hold`";
-    Failure::new(DenialCode::NotInTransaction, message)
-}
-
 /// The failure of a call of a tool that calls tools, by such a tool.
 pub fn not_nestable(call: &ValidCall) -> Failure {
     let message = format!(

@@ -34,7 +34,7 @@ pub use policy::{Granted, Policy, PolicyCommand};
 pub use record::{Log, Report, ReportCommand, Stats, Undo, WaveName};
 pub use review::{Decide, Review, ReviewCommand};
 pub use role::{RoleArgs, RoleCommand};
-pub use run::{Call, Narrowed, Run, Script, Validate};
+pub use run::{Call, Holding, Narrowed, Run, Script, Validate};
 pub use serve::{Client, McpCommand, McpConfig, Serve};
 pub use tools::{ToolFormat, Tools};
 

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
+use super::Holding;
+
 /// How a round of the pipeline is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum RoundFormat {
@@ -40,6 +42,8 @@ pub struct Pipeline {
     /// Change nothing, and print the unified diff of what would be changed
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub holding: Holding,
     /// Stop each call after so many milliseconds
     #[arg(long, value_name = "N")]
     pub call_ms: Option<u32>,

@@ -7,6 +7,18 @@ use clap::Args;
 use super::Printed;
 use cofferdam_workspace::SessionName;
 
+/// Whether changes are held, and for which session.
+#[derive(Debug, Clone, Args)]
+pub struct Holding {
+    /// Hold all changes until they are accepted with `cofferdam review`
+    #[arg(long)]
+    pub hold: bool,
+    /// The session of the calls: later runs of the same session see what is held for it, and are told
+    /// what was decided. By default, each run has its own
+    #[arg(long, value_name = "NAME")]
+    pub session: Option<SessionName>,
+}
+
 #[derive(Debug, Args)]
 pub struct Run {
     #[command(flatten)]
@@ -42,13 +54,8 @@ pub struct Narrowed {
     /// The file that an agent definition is bound to, relative to the workspace
     #[arg(long, value_name = "PATH", requires = "role")]
     pub target: Option<String>,
-    /// Hold all changes until they are accepted with `cofferdam review`
-    #[arg(long)]
-    pub hold: bool,
-    /// The session of the calls: later runs of the same session see what is held for it, and are told
-    /// what was decided. By default, each run has its own
-    #[arg(long, value_name = "NAME")]
-    pub session: Option<SessionName>,
+    #[command(flatten)]
+    pub holding: Holding,
     /// Stop each call after so many milliseconds
     #[arg(long, value_name = "N")]
     pub call_ms: Option<u32>,

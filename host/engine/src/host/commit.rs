@@ -77,24 +77,27 @@ impl Host {
         held.map_err(|error| dispatch::not_committed(&error))
     }
 
-    /// Holds the staged changes of calls. If that fails, the calls fail.
+    /// Holds the staged changes of calls. Returns the proposal; `None` if there are no changes. If that
+    /// fails, the calls fail.
     pub(super) async fn hold_staged(
         &self,
         transaction: Transaction,
         ended: &mut [Ended],
         options: &RunOptions,
-    ) {
+    ) -> Result<Option<String>, Failure> {
         let of = ended.iter().filter(|ended| ended.is_staged);
         let tools = of.map(|ended| ended.tool.qualified_name().to_string()).collect();
         let calls = staged(ended).map(|(_, record)| record.call.clone()).collect();
-        match self.hold(transaction, calls, tools, options).await {
-            Err(failure) => discard(ended, &failure),
-            Ok(None) => {}
-            Ok(Some(held)) => staged(ended).for_each(|(answer, record)| {
-                record.proposal = Some(held.proposal.to_string());
-                answer.warnings.push(held_notice(&held));
-            }),
-        }
+        let held = self.hold(transaction, calls, tools, options).await;
+        let Some(held) = held.inspect_err(|failure| discard(ended, failure))? else {
+            return Ok(None);
+        };
+        let proposal = held.proposal.to_string();
+        staged(ended).for_each(|(answer, record)| {
+            record.proposal = Some(proposal.clone());
+            answer.warnings.push(held_notice(&held));
+        });
+        Ok(Some(proposal))
     }
 
     /// Commits a transaction. Returns the commit's id; `None` if there are no changes.

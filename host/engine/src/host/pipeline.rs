@@ -15,6 +15,7 @@ use super::cancel::{cancelled, is_cancelled};
 use super::context::{RunContext, RunOptions};
 use super::ended::{Ended, discard};
 use crate::agent::Question;
+use crate::call::Session;
 use crate::dispatch::{self, ValidCall};
 use crate::journal::Record;
 use crate::pipeline::check::{Checker, Edits, Verifying};
@@ -76,6 +77,10 @@ pub struct PipelineOptions {
     pub keep: bool,
     /// Commit nothing, and return the changes as a diff.
     pub dry_run: bool,
+    /// Hold the changes until a user accepts them, as the settings can demand as well.
+    pub hold: bool,
+    /// The session of the calls, which sees what is held for it.
+    pub session: Session,
     /// Additional limits of every call: the lower one of each and the usual limit applies.
     pub limits: LimitSettings,
     /// A channel whose value becomes true when the round is cancelled.
@@ -119,6 +124,7 @@ impl Host {
             let round = Round::begin(options.dry_run, options.phase_boundary);
             let mut running = RunningRound { host: self, options, round };
             let state = match running.run(inputs).await {
+                Ok(()) if running.round.proposal.is_some() => State::Held,
                 Ok(()) => State::Applied,
                 Err(Stopped(state)) => state,
             };
@@ -302,7 +308,7 @@ impl RunningRound<'_> {
         }
         applied.failed |= self.is_cancelled();
         if !applied.failed {
-            applied.failed = self.compare(step, applied.transaction.overlay());
+            applied.failed = self.compare(step, &applied.transaction).await;
         }
         self.round.stages.push(verdict(clock.stop(), applied.failed));
 
@@ -323,17 +329,17 @@ impl RunningRound<'_> {
         step: &Step,
         clock: &Clock,
     ) -> Result<Applied, Stopped> {
-        let transaction =
-            match self.host.begin(&RunOptions::default(), self.host.policy.limits().call).await {
-                Ok(transaction) => transaction,
-                Err(error) => {
-                    let code = RefusalCode::from(&error).as_str();
-                    self.round.log.push(format!("tool error: {code}: {error}"));
-                    self.round.stages.push(clock.stop());
-                    return Err(self.stopped(Verdict::Failed, State::Failed));
-                }
-            };
         let run_options = run_options(DESIGNER_ROLE, self.options);
+        let transaction = match self.host.begin(&run_options, self.host.policy.limits().call).await
+        {
+            Ok(transaction) => transaction,
+            Err(error) => {
+                let code = RefusalCode::from(&error).as_str();
+                self.round.log.push(format!("tool error: {code}: {error}"));
+                self.round.stages.push(clock.stop());
+                return Err(self.stopped(Verdict::Failed, State::Failed));
+            }
+        };
         let role = self.host.policy.role(DESIGNER_ROLE);
         let run = RunContext { options: &run_options, role, scope: step.scope() };
         let mut ended: Vec<Ended> = Vec::with_capacity(edits.calls.len());
@@ -356,11 +362,18 @@ impl RunningRound<'_> {
     }
 
     /// Checks the invariants on the touched files. Returns whether one of them is broken.
-    fn compare(&mut self, step: &Step, after: &Overlay) -> bool {
+    async fn compare(&mut self, step: &Step, transaction: &Transaction) -> bool {
+        let before = match self.host.tree(&run_options(DESIGNER_ROLE, self.options)).await {
+            Ok(before) => before,
+            Err(Failure { code, message, .. }) => {
+                self.round.log.push(format!("tool error: invariants: {code}: {message}"));
+                return true;
+            }
+        };
         let mut files = Vec::new();
         let mut unread = Vec::new();
         for path in &self.round.touched_files {
-            match (read_text(self.host.services.workspace.plain(), path), read_text(after, path)) {
+            match (read_text(&before, path), read_text(transaction.overlay(), path)) {
                 (Some(before), Some(after)) => {
                     files.push(TouchedFile { path: path.clone(), before, after });
                 }
@@ -437,10 +450,9 @@ impl RunningRound<'_> {
         Some(errors)
     }
 
-    /// Commits the staged changes, or rolls them back.
+    /// Commits or holds the staged changes, or rolls them back.
     async fn finish(&mut self, applied: Applied) -> Result<(), Stopped> {
         let Applied { transaction, mut ended, mut failed } = applied;
-        let is_held = ended.iter().any(|ended| ended.is_held);
         let clock = Clock::start(StageName::Commit);
         if self.options.dry_run {
             match blocking(move || transaction.diff()).await {
@@ -454,24 +466,13 @@ impl RunningRound<'_> {
             drop(transaction);
             let why = "discarded: the round of the pipeline failed";
             discard(&mut ended, &Failure::new(ErrorCode::RolledBack, why));
-        } else if is_held {
-            drop(transaction);
-            let failure = dispatch::held_in_pipeline();
-            self.round
-                .log
-                .push(format!("tool error: commit: {}: {}", failure.code, failure.message));
-            discard(&mut ended, &failure);
-            failed = true;
-            self.round.stages.push(verdict(clock.stop(), true));
         } else {
-            match self.host.commit_staged(transaction, &mut ended).await {
-                Ok(commit) => self.round.commit = commit,
-                Err(Failure { code, message, .. }) => {
-                    self.round.log.push(format!("tool error: commit: {code}: {message}"));
-                    failed = true;
-                }
+            let kept = self.keep(transaction, &mut ended).await;
+            if let Err(Failure { code, message, .. }) = &kept {
+                self.round.log.push(format!("tool error: commit: {code}: {message}"));
+                failed = true;
             }
-            self.round.stages.push(verdict(clock.stop(), self.round.commit.is_none() && failed));
+            self.round.stages.push(verdict(clock.stop(), kept.is_err()));
         }
         for Ended { record, tool, .. } in ended {
             if let Some(record) = record {
@@ -479,6 +480,18 @@ impl RunningRound<'_> {
             }
         }
         if failed { Err(Stopped(State::Failed)) } else { Ok(()) }
+    }
+
+    /// Commits the staged changes, or holds them until a user accepts them.
+    async fn keep(&mut self, transaction: Transaction, ended: &mut [Ended]) -> Result<(), Failure> {
+        let options = run_options(DESIGNER_ROLE, self.options);
+        let is_held = ended.iter().any(|ended| ended.is_held);
+        if options.hold || is_held || transaction.is_stacked() {
+            self.round.proposal = self.host.hold_staged(transaction, ended, &options).await?;
+        } else {
+            self.round.commit = self.host.commit_staged(transaction, ended).await?;
+        }
+        Ok(())
     }
 }
 
@@ -499,6 +512,8 @@ fn run_options(role: &str, options: &PipelineOptions) -> RunOptions {
     RunOptions {
         role: Some(role.to_owned()),
         dry_run: options.dry_run,
+        hold: options.hold,
+        session: options.session.clone(),
         limits: options.limits,
         cancel: options.cancel.clone(),
         ..RunOptions::default()

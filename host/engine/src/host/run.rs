@@ -218,7 +218,8 @@ impl Host {
             return diff.map_err(|error| discard(ended, &dispatch::not_committed(&error))).ok();
         }
         if options.hold || transaction.is_stacked() || ended.iter().any(|ended| ended.is_held) {
-            self.hold_staged(transaction, ended, options).await;
+            // An error is in the results of the calls.
+            let _ = self.hold_staged(transaction, ended, options).await;
             return None;
         }
         // An error is in the results of the calls.

@@ -41,6 +41,10 @@ pub fn text(round: &Round) -> String {
     if let Some(commit) = &round.commit {
         let _ = writeln!(text, "{:>10}: {commit}", "commit");
     }
+    if let Some(proposal) = &round.proposal {
+        let _ =
+            writeln!(text, "{:>10}: {proposal}, to be accepted with `cofferdam review`", "held");
+    }
     if let Some(diff) = &round.diff {
         let _ = write!(text, "\n{diff}");
     }
@@ -49,22 +53,7 @@ pub fn text(round: &Round) -> String {
 
 /// The round as a Markdown document.
 pub fn markdown(round: &Round) -> String {
-    let mut text = format!("# {}\n\n", escape(&title(round)));
-    let _ = writeln!(
-        text,
-        "Began {}, took {:.0} ms{}{}.",
-        round.started,
-        round.duration_ms,
-        if round.dry_run { ", dry run: nothing was committed" } else { "" },
-        if round.phase_boundary { ", last step of its phase" } else { "" },
-    );
-    if let Some(commit) = &round.commit {
-        let _ = write!(text, "\nCommit {}; `cofferdam undo` takes it back.\n", code(commit));
-        if round.state == State::Failed {
-            text.push_str("\nThe changes were kept although the round failed.\n");
-        }
-    }
-    list(&mut text, "Log", round.log.iter().map(|line| code(line)));
+    let mut text = introduction(round);
     text.push_str("\n## Stages\n\n| stage | verdict | ms | input |\n|---|---|---|---|\n");
     for stage in &round.stages {
         let input = stage.input.as_ref().map_or_else(String::new, |input| {
@@ -106,6 +95,34 @@ pub fn markdown(round: &Round) -> String {
     if let Some(diff) = round.diff.as_deref().filter(|diff| !diff.is_empty()) {
         let fence = fence(diff, 3);
         let _ = write!(text, "\n## Diff\n\n{fence}diff\n{diff}{fence}\n");
+    }
+    text
+}
+
+/// What is said first in a Markdown document: the result, and how to go on.
+fn introduction(round: &Round) -> String {
+    let mut text = format!("# {}\n\n", escape(&title(round)));
+    let _ = writeln!(
+        text,
+        "Began {}, took {:.0} ms{}{}.",
+        round.started,
+        round.duration_ms,
+        if round.dry_run { ", dry run: nothing was committed" } else { "" },
+        if round.phase_boundary { ", last step of its phase" } else { "" },
+    );
+    if let Some(commit) = &round.commit {
+        let _ = write!(text, "\nCommit {}; `cofferdam undo` takes it back.\n", code(commit));
+        if round.state == State::Failed {
+            text.push_str("\nThe changes were kept although the round failed.\n");
+        }
+    }
+    list(&mut text, "Log", round.log.iter().map(|line| code(line)));
+    if let Some(proposal) = &round.proposal {
+        let proposal = code(proposal);
+        let _ = write!(
+            text,
+            "\nHeld as proposal {proposal}; `cofferdam review` accepts or rejects it.\n"
+        );
     }
     text
 }

@@ -17,6 +17,8 @@ use cofferdam_core::schema::Problem;
 pub enum State {
     /// The commands were executed, and the result passed all lints.
     Applied,
+    /// As `APPLIED`, but the changes wait as a proposal until a user accepts them.
+    Held,
     /// The round ended before any command was executed.
     Blocked,
     /// A command failed, or the result did not pass. Its changes were rolled back, unless they were
@@ -29,6 +31,7 @@ impl State {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Applied => "APPLIED",
+            Self::Held => "HELD",
             Self::Blocked => "BLOCKED",
             Self::Failed => "FAILED",
         }
@@ -75,6 +78,9 @@ pub struct Round {
     pub spot_checks: Vec<String>,
     /// The commit of the changes, for `cofferdam undo`.
     pub commit: Option<String>,
+    /// The proposal that holds the changes, for `cofferdam review`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<String>,
     /// The changes of a dry run as a unified diff, with invalid UTF-8 replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
@@ -278,6 +284,7 @@ impl Round {
             required_changes: Vec::new(),
             spot_checks: Vec::new(),
             commit: None,
+            proposal: None,
             diff: None,
         }
     }
