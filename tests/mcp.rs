@@ -16,6 +16,7 @@ mod roles;
 pub mod server;
 pub mod sessions;
 pub mod stdio;
+mod tasks;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -30,7 +30,10 @@ async function change() {
 const client = new Client(
     { name: 'tests', version: '0' },
     {
-        capabilities: wanted.elicitation ? { elicitation: {} } : {},
+        capabilities: {
+            ...(wanted.elicitation && { elicitation: {} }),
+            ...(wanted.tasks && { extensions: { 'io.modelcontextprotocol/tasks': {} } }),
+        },
         ...(wanted.listens && { listChanged: { tools: { autoRefresh: false, onChanged } } }),
         versionNegotiation: { mode: wanted.era === 'legacy' ? 'legacy' : { pin: '2026-07-28' } },
     },
@@ -80,6 +83,11 @@ async function call(request) {
     return { result, progress, asked: person.asked };
 }
 
+// A schema that every result fits.
+const anything = {
+    '~standard': { version: 1, vendor: 'tests', validate: (value) => ({ value }) },
+};
+
 async function answer(request) {
     switch (request.do) {
         case 'change':
@@ -90,6 +98,8 @@ async function answer(request) {
         }
         case 'call':
             return call(request);
+        case 'task':
+            return client.request({ method: 'tasks/get', params: { taskId: request.task } }, anything);
         case 'resources':
             return (await client.listResources()).resources;
         case 'templates':

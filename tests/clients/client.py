@@ -7,13 +7,16 @@ one line: {"ok": ...}, or {"error": {"code": ..., "message": ...}} for an except
 import json
 import math
 import sys
+from typing import ClassVar, Literal
 
 import anyio
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.extension import ClientExtension, ResultClaim
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import ElicitResult
+from mcp_types import CallToolResult, ElicitResult, Request, RequestParams, Result
+from pydantic import ConfigDict
 
 
 class Person:
@@ -48,6 +51,47 @@ async def call(client, person, request):
     return {"result": result, "progress": progress, "asked": person.asked}
 
 
+class Task(Result):
+    """A task, as the answer to a call and as its state."""
+
+    model_config = ConfigDict(extra="allow")
+    result_type: Literal["task"] = "task"
+
+
+class TaskState(Result):
+    model_config = ConfigDict(extra="allow")
+
+
+class GetTaskParams(RequestParams):
+    task_id: str
+
+
+class GetTask(Request[GetTaskParams, Literal["tasks/get"]]):
+    name_param: ClassVar[str | None] = "taskId"
+    method: Literal["tasks/get"] = "tasks/get"
+
+
+async def task_state(session, task):
+    params = GetTaskParams(task_id=task)
+    return plain(await session.send_request(GetTask(params=params), TaskState))
+
+
+class Tasks(ClientExtension):
+    """Waits for the results of calls that became tasks."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def claims(self):
+        return [ResultClaim(result_type="task", model=Task, resolve=self.resolve)]
+
+    async def resolve(self, task, context):
+        while True:
+            state = await task_state(context.session, plain(task)["taskId"])
+            if state["status"] == "completed":
+                return CallToolResult.model_validate(state["result"])
+            await anyio.sleep(state["pollIntervalMs"] / 1000)
+
+
 class Changes:
     """Receives the notifications that the list of tools has changed."""
 
@@ -74,6 +118,13 @@ async def do(client, person, changes, request):
             return {"tools": plain(page)["tools"], "more": page.next_cursor is not None}
         case "call":
             return await call(client, person, request)
+        case "begin":
+            called = client.session.call_tool(
+                request["tool"], request["arguments"], allow_claimed=True
+            )
+            return plain(await called)
+        case "task":
+            return await task_state(client.session, request["task"])
         case "resources":
             return plain(await client.list_resources())["resources"]
         case "templates":
@@ -126,6 +177,7 @@ async def main():
         mode="legacy" if wanted["era"] == "legacy" else "auto",
         elicitation_callback=person.answer if wanted["elicitation"] else None,
         message_handler=changes.handle,
+        extensions=[Tasks()] if wanted["tasks"] else None,
     )
     async with client, anyio.create_task_group() as tasks:
         if wanted["listens"] and wanted["era"] != "legacy":

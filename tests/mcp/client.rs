@@ -31,6 +31,8 @@ pub struct Connection {
     pub elicitation: bool,
     /// Whether it subscribes to changes of the list of tools.
     pub listens: bool,
+    /// Whether it knows tasks.
+    pub tasks: bool,
     /// The options of the server that the client starts itself.
     pub options: &'static [&'static str],
     /// The server's address; `None` if the client starts a server itself.
@@ -51,11 +53,12 @@ impl Client {
     /// Connects; returns the negotiated revision and the server's info as well.
     #[expect(clippy::disallowed_methods, reason = "clients are not a part of the host")]
     pub fn connect(place: &Place, connection: &Connection) -> Result<(Self, Value), Value> {
-        let Connection { sdk, era, elicitation, listens, options, url, token } = connection;
+        let Connection { sdk, era, elicitation, listens, tasks, options, url, token } = connection;
         let mut wanted = json!({
             "era": if *era == Era::Sessions { "legacy" } else { "modern" },
             "elicitation": elicitation,
             "listens": listens,
+            "tasks": tasks,
             "token": token,
             "modules": installed("npm/package.json"),
         });

@@ -16,18 +16,26 @@ use crate::trial::configure;
 /// The latest revision with sessions and the latest one without.
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// The suite's tools under short names, which need a role. Some calls need the user's approval.
+/// The suite's tools under short names, which need a role. Some calls need the user's approval, and some
+/// are tasks from their beginning; the suite expects a plain one to be the first by name.
 const SETTINGS: &str = "\
 ask = [
+    'conformance.confirm_delete',
     'conformance.test_elicitation',
     'conformance.test_input_required_result_elicitation',
     'conformance.test_input_required_result_request_state',
     'conformance.test_input_required_result_tampered_state',
     'conformance.test_missing_capability',
     'conformance.test_streaming_elicitation',
+    'conformance.test_tool_with_task',
+]
+tasks = [
+    'conformance.confirm_delete',
+    'conformance.failing_job',
+    'conformance.protocol_error_job',
 ]
 [roles.conformance]
-tools = ['conformance.*', 'files.glob', 'files.read_file']
+tools = ['conformance.*', 'edit.apply_patch', 'files.glob', 'files.read_file']
 ";
 
 /// The maximum number of runs: a check that passes once has passed. The suite waits only half a

@@ -46,7 +46,8 @@ fn converse(sdk: Sdk, http: bool, era: Era) {
     let server = http.then(|| Server::new(&place, OPTIONS));
     let url = server.as_ref().map(|server| server.url("/mcp"));
     let (elicitation, listens, options, token) = (true, false, OPTIONS, None);
-    let connection = Connection { sdk, era, elicitation, listens, options, url, token };
+    let connection =
+        Connection { sdk, era, elicitation, listens, tasks: false, options, url, token };
     let (mut client, connected) = Client::connect(&place, &connection).unwrap();
     let revision = if era == Era::Sessions { "2025-11-25" } else { "2026-07-28" };
     assert_eq!(connected, json!({"revision": revision, "server": "cofferdam"}));

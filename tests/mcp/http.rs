@@ -53,6 +53,7 @@ fn a_token_is_required_if_configured() {
                 era: Era::Stateless,
                 elicitation: false,
                 listens: false,
+                tasks: false,
                 options: &[],
                 url: Some(server.url("/mcp")),
                 token: Some(token.to_owned()),

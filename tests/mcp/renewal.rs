@@ -204,7 +204,16 @@ fn clients_are_notified_of_installed_updated_and_removed_plugins() {
         for era in [Era::Sessions, Era::Stateless] {
             for url in [None, Some(server.url("/mcp"))] {
                 let (elicitation, listens, options, token) = (false, true, &[][..], None);
-                let connection = Connection { sdk, era, elicitation, listens, options, url, token };
+                let connection = Connection {
+                    sdk,
+                    era,
+                    elicitation,
+                    listens,
+                    tasks: false,
+                    options,
+                    url,
+                    token,
+                };
                 let (mut client, _) = Client::connect(&place, &connection).unwrap();
                 assert_eq!(tools_of_lines(&mut client), [""; 0], "{sdk:?} {era:?}");
                 clients.push(client);

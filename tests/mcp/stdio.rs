@@ -25,7 +25,7 @@ pub struct Session {
 }
 
 impl Session {
-    fn new(place: &Place) -> Self {
+    pub fn new(place: &Place) -> Self {
         let mut command = place.command(&["serve"]);
         let mut child = command.args(plugin()).stdin(Stdio::piped()).spawn().unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap());
@@ -82,6 +82,12 @@ impl Session {
                 return message;
             }
         }
+    }
+
+    /// Closes its input, and waits until it has ended.
+    pub fn close(&mut self) {
+        self.stdin = None;
+        assert!(self.wait().success());
     }
 
     fn signal(&self, signal: Signal) {

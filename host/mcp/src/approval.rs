@@ -1,6 +1,7 @@
 //! Asks the user of a client whether a call may be made. In sessions of older revisions, the server
-//! sends an elicitation request, and the user may answer at a terminal or in the console instead. Since 2026-07-28, the
-//! result says that input is required, and the client makes the call again with the user's answer.
+//! sends an elicitation request, and the user may answer at a terminal or in the console instead. Since
+//! 2026-07-28, the result says that input is required, and the client makes the call again with the user's
+//! answer; a call that is a task already asks by the state of the task.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,7 +11,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, ProtocolVersion,
+    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, JsonObject,
+    ProtocolVersion,
 };
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer};
@@ -18,10 +20,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::Server;
-use super::call::client_name;
-use super::connection::Connection;
-use super::offer::Offer;
-use super::slot::{MAX_QUESTIONS, Slot};
+use super::connection::{Connection, client_name};
+use super::slot::MAX_QUESTIONS;
+use super::tasks::{Admitted, Task};
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
 use cofferdam_core::policy::CallPattern;
 use cofferdam_engine::call::Later;
@@ -33,7 +34,7 @@ use cofferdam_workspace::{
 };
 
 /// The key of the question in a result that requires input.
-const QUESTION: &str = "approval";
+pub(super) const QUESTION: &str = "approval";
 
 /// The fields of a question's form, and the values of the answer.
 const ANSWER: &str = "answer";
@@ -121,10 +122,9 @@ impl Pending {
 /// Asks the user of a client, for one call.
 pub(super) struct ClientApprover {
     pending: Arc<Pending>,
-    /// The permit of the call, which is released while the user is asked.
-    slot: Arc<Slot>,
+    /// The call, whose permit is released while the user is asked.
+    call: Arc<Admitted>,
     connection: Connection,
-    offer: Arc<Offer>,
     /// The role that the call is made under.
     role: Option<String>,
     /// The names of the session and of the client.
@@ -161,8 +161,7 @@ enum Channel {
 impl ClientApprover {
     pub(super) fn new(
         server: &Server,
-        offer: &Arc<Offer>,
-        slot: Arc<Slot>,
+        call: &Arc<Admitted>,
         request: &mut CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Self {
@@ -182,9 +181,8 @@ impl ClientApprover {
         let has_session = context.extensions.get::<Connection>().is_some();
         Self {
             pending: Arc::clone(&server.shared.pending),
-            slot,
+            call: Arc::clone(call),
             connection: Connection::of(&context.extensions),
-            offer: Arc::clone(offer),
             role: server.role.clone(),
             session: server.session(&context.extensions).name().to_string(),
             client: client_name(context),
@@ -194,11 +192,6 @@ impl ClientApprover {
             question: Mutex::default(),
             reply: Mutex::default(),
         }
-    }
-
-    /// The permit of the call.
-    pub(super) fn slot(&self) -> &Arc<Slot> {
-        &self.slot
     }
 
     /// Returns what the client gets instead of a result.
@@ -217,7 +210,7 @@ impl ClientApprover {
             requested_schema: form(proposal.for_session && self.has_session),
         };
         match &self.channel {
-            Channel::None => self.wait(None, params, proposal).await,
+            Channel::None => self.wait(Way::Terminal, params, proposal).await,
             // Since 2026-07-28 this is an error of the protocol, which clients can act on.
             Channel::Undeclared => {
                 let elicitation = ClientCapabilities::builder().enable_elicitation().build();
@@ -236,13 +229,33 @@ impl ClientApprover {
             }
             Channel::Answered(handle, _) if proposal.paused.is_some() => {
                 match self.resumes().is_some() || self.asked(handle).is_some() {
-                    true => Err(self.ask_by_result(proposal, params, Vec::new())),
+                    true => self.ask_once_more(proposal, params, Vec::new()).await,
                     false => Err(self.not_open()),
                 }
             }
-            Channel::Request(peer) => self.wait(Some(peer), params, proposal).await,
-            Channel::Answered(handle, answer) => self.answered(handle, answer, proposal, params),
-            Channel::Result => Err(self.ask_by_result(proposal, params, Vec::new())),
+            Channel::Request(peer) => self.wait(Way::Request(peer), params, proposal).await,
+            Channel::Answered(handle, answer) => match self.answered(handle, answer, proposal)? {
+                Ok(approval) => Ok(approval),
+                Err(earlier) => self.ask_once_more(proposal, params, earlier).await,
+            },
+            Channel::Result => self.ask_once_more(proposal, params, Vec::new()).await,
+        }
+    }
+
+    /// Asks by the task that the call has become, or else by the result of the call.
+    async fn ask_once_more(
+        &self,
+        proposal: &Proposal,
+        params: ElicitRequestParams,
+        earlier: Vec<Answered>,
+    ) -> Result<Approval, Failure> {
+        match self.call.job.settle() {
+            Some(task) => {
+                let paused = proposal.paused.as_ref().map(|id| format!("{PAUSED}{id}"));
+                let paused = paused.zip(self.call.arguments.clone());
+                self.wait(Way::Task(&task, paused), params, proposal).await
+            }
+            None => Err(self.ask_by_result(proposal, params, earlier)),
         }
     }
 
@@ -266,19 +279,21 @@ impl ClientApprover {
     /// Asks by a request to the client and at a terminal, and waits for the first answer.
     async fn wait(
         &self,
-        client: Option<&Peer<RoleServer>>,
+        way: Way<'_>,
         params: ElicitRequestParams,
         proposal: &Proposal,
     ) -> Result<Approval, Failure> {
+        let (is_only, has_timeout) =
+            (matches!(way, Way::Terminal), !matches!(way, Way::Request(_)));
         let needed = |message| Failure::new(DenialCode::ApprovalNeeded, message);
         let terminal = self.ask_at_terminal(proposal).await;
-        if client.is_none() && terminal.is_none() {
+        if is_only && terminal.is_none() {
             return Err(needed(format!("{CANNOT_ASK}{AT_TERMINAL}")));
         }
-        let asked = self.slot.aside(async {
+        let asked = self.call.slot.aside(async {
             tokio::select! {
-                Some(answer) = from_client(client, params) => decided(&answer.map_err(needed)?),
-                Some(answer) = from_terminal(terminal, client.is_none()) => {
+                Some(answer) = from_client(way, params) => decided(&answer.map_err(needed)?),
+                Some(answer) = from_terminal(terminal, is_only) => {
                     let GivenAnswer { answer, by } = answer.map_err(needed)?;
                     // There is one answer.
                     let _ = self.elsewhere.set(format!("the user of {by}"));
@@ -287,7 +302,7 @@ impl ClientApprover {
                 () = self.connection.silent.cancelled() => {
                     Err(needed(unasked("the client has closed the connection")))
                 }
-                () = tokio::time::sleep(ANSWER_TIMEOUT), if client.is_none() => {
+                () = tokio::time::sleep(ANSWER_TIMEOUT), if has_timeout => {
                     Err(needed(unasked("no answer in time")))
                 }
             }
@@ -314,7 +329,7 @@ impl ClientApprover {
             for_session,
             args: is_short.then(|| proposal.args.clone()),
         };
-        let offer = Arc::clone(&self.offer);
+        let offer = Arc::clone(&self.call.offer);
         let asked = blocking(move || offer.host.workspace().ask(&question)).await;
         asked.unwrap_or_else(|error| {
             tracing::warn!("a question can't be answered at a terminal: {error}");
@@ -332,30 +347,29 @@ impl ClientApprover {
     }
 
     /// Compares a call that comes with the user's answer with what the user was shown. If the user has
-    /// approved that, and the call needs another approval, asks again.
+    /// approved that, and the call needs another approval, returns what was approved before.
     fn answered(
         &self,
         handle: &str,
         answer: &ElicitResult,
         proposal: &Proposal,
-        params: ElicitRequestParams,
-    ) -> Result<Approval, Failure> {
+    ) -> Result<Result<Approval, Vec<Answered>>, Failure> {
         let digest = proposal.digest();
         let mut question = self.asked(handle);
         let Some(question) = &mut *question else { return Err(self.not_open()) };
         let approved =
             |digest: &str| question.earlier.iter().find(|answered| answered.digest == digest);
         if let Some(Answered { tree, .. }) = approved(&digest) {
-            return Ok(Approval { tree: *tree, later: Later::None });
+            return Ok(Ok(Approval { tree: *tree, later: Later::None }));
         }
         if question.digest == digest {
             let later = decided(answer)?;
             let tree = question.tree;
             question.earlier.push(Answered { digest, tree });
-            return Ok(Approval { tree, later });
+            return Ok(Ok(Approval { tree, later }));
         }
         match approved(&question.digest) {
-            Some(_) => Err(self.ask_by_result(proposal, params, question.earlier.clone())),
+            Some(_) => Ok(Err(question.earlier.clone())),
             None => Err(outdated("")),
         }
     }
@@ -372,7 +386,7 @@ impl Approver for ClientApprover {
 
     fn can_ask(&self) -> bool {
         match self.channel {
-            Channel::None => self.offer.host.workspace().has_listener(),
+            Channel::None => self.call.offer.host.workspace().has_listener(),
             Channel::Undeclared => false,
             _ => true,
         }
@@ -400,13 +414,29 @@ fn takes_forms(client: &ClientCapabilities) -> bool {
     client.elicitation.as_ref().is_some_and(|can| can.form.is_some() || can.url.is_none())
 }
 
-/// Asks by a request to the client. Returns `None` if there is none.
+/// How a call asks that waits for the answer.
+enum Way<'a> {
+    /// By a request to the client.
+    Request(&'a Peer<RoleServer>),
+    /// By the task that the call has become.
+    Task(&'a Arc<Task>, Option<(String, JsonObject)>),
+    /// Only at a terminal.
+    Terminal,
+}
+
+/// Asks the client. Returns `None` if it can't be asked.
 async fn from_client(
-    client: Option<&Peer<RoleServer>>,
+    way: Way<'_>,
     params: ElicitRequestParams,
 ) -> Option<Result<ElicitResult, String>> {
-    let asked = client?.create_elicitation_with_timeout(params, Some(ANSWER_TIMEOUT)).await;
-    Some(asked.map_err(unasked))
+    match way {
+        Way::Request(peer) => {
+            let asked = peer.create_elicitation_with_timeout(params, Some(ANSWER_TIMEOUT)).await;
+            Some(asked.map_err(unasked))
+        }
+        Way::Task(task, paused) => task.ask(params, paused).await.map(Ok),
+        Way::Terminal => None,
+    }
 }
 
 /// Waits for an answer at a terminal. If there will be none, returns an error if this is the

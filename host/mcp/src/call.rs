@@ -5,22 +5,23 @@ use std::time::Duration;
 
 use axum::http::request::Parts;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Extensions,
-    ProgressNotificationParam, ProgressToken,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateTaskResult,
+    Extensions, ProgressNotificationParam, UpdateTaskParams,
 };
-use rmcp::service::{Peer, RequestContext};
+use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::Server;
-use super::approval::ClientApprover;
+use super::approval::{ClientApprover, QUESTION};
 use super::bodies::Load;
-use super::connection::{self, Connection, Request};
+use super::connection::{self, Connection, Request, client_name};
 use super::offer::Offer;
 use super::results::AnsweredCall;
-use super::slot::Slot;
+use super::tasks::{self, Admitted, End, Found, Job};
 use cofferdam_core::envelope::{Answer, take_image};
 use cofferdam_core::outcome::{DenialCode, Failure, Outcome, Status};
 use cofferdam_core::schema::similar;
@@ -29,7 +30,7 @@ use cofferdam_engine::dispatch::{Refusal, RefusalCode};
 use cofferdam_engine::host::{Approver, Effects, RunOptions};
 use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::{McpRequest, Origin, Parent};
-use cofferdam_text::{escape_control, shorten};
+use cofferdam_text::shorten;
 
 /// The maximum number of progress reports that wait for a slow client. Further ones are dropped.
 const MAX_WAITING_REPORTS: usize = 64;
@@ -42,38 +43,158 @@ pub(super) const BUSY: &str = "the server has as many calls as it can take; try 
 
 impl Server {
     /// Makes a call. What the caller can correct is a result with `isError`; only an unknown tool
-    /// is an error of the protocol.
+    /// is an error of the protocol. The call of a client that knows tasks becomes one if it takes long.
     pub(super) async fn call(
         &self,
-        mut request: CallToolRequestParams,
+        request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let (shared, offer) = (&self.shared, self.offer());
-        let telemetry = offer.host.telemetry();
-        let busy = || {
-            telemetry.inspect(|telemetry| telemetry.busy());
-            Ok(failed("Busy", BUSY).into())
+        let offer = self.offer();
+        let Some(slot) = self.shared.slots.take(connection::client(&context.extensions)) else {
+            return Ok(busy(&offer));
         };
-        let Some(slot) = shared.slots.take(connection::client(&context.extensions)) else {
-            return busy();
+        let is_task = self.is_task(&offer, &request.name);
+        let knows_tasks = tasks::are_declared(&context);
+        let arguments = request.arguments.clone().filter(|_| knows_tasks);
+        let call = Arc::new(Admitted { arguments, offer, slot, job: Job::default() });
+        match (knows_tasks, is_task) {
+            (false, false) => self.perform(&call, request, &context).await,
+            (false, true) => Err(tasks::not_declared()),
+            (true, false) => self.call_or_task(&call, request, context).await,
+            (true, true) => match self.begin_task(&call, &request.name, &context).await {
+                Some(task) => {
+                    call.job.becomes(&task);
+                    let created = CreateTaskResult::new(task.state().task);
+                    drop(self.start(&call, request, context));
+                    Ok(created.into())
+                }
+                None => Ok(busy(&call.offer)),
+            },
+        }
+    }
+
+    /// Passes on the answers to questions about a task. A paused call whose server has ended goes on.
+    pub(super) async fn answer_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let UpdateTaskParams { task_id, mut input_responses, .. } = request;
+        let kept = match self.task(&task_id).await? {
+            Found::Here(task) => return task.answer(input_responses),
+            Found::Kept(kept) => kept,
         };
-        let _held = telemetry.map(|telemetry| telemetry.hold());
-        let slot = Arc::new(slot);
-        let own = Arc::clone(&slot);
-        let approver = ClientApprover::new(self, &offer, own, &mut request, &context);
-        let approver = Arc::new(approver);
+        let Some(waiting) = tasks::waiting(&kept) else { return Ok(()) };
+        let Some(answer) = waiting.take(&mut input_responses)? else { return Ok(()) };
+        let slot = self.shared.slots.take(connection::client(&context.extensions));
+        let (offer, job) = (self.offer(), Job::default());
+        let slot = slot.ok_or_else(|| ErrorData::internal_error(format!("Busy: {BUSY}"), None))?;
+        let arguments = Some(waiting.arguments.clone());
+        let call = Arc::new(Admitted { arguments, offer, slot, job });
+        let resumed = self.resume_task(&call, &task_id, &waiting, &context).await;
+        let Some(task) = resumed else { return Ok(()) };
+        call.job.becomes(&task);
+        let mut again =
+            CallToolRequestParams::new(kept.task.tool).with_arguments(waiting.arguments);
+        again.request_state = Some(waiting.state);
+        again.input_responses = Some([(QUESTION.to_owned(), answer)].into());
+        drop(self.start(&call, again, context));
+        Ok(())
+    }
+
+    /// Whether calls of a tool are tasks from their beginning.
+    fn is_task(&self, offer: &Offer, tool: &str) -> bool {
+        let role = offer.host.role(self.role.as_deref()).ok().flatten();
+        let entry = offer.host.registry().resolve(tool, role);
+        entry.is_ok_and(|entry| {
+            let subject = entry.subject();
+            offer.host.policy().is_task(subject.plugin, subject.tool)
+        })
+    }
+
+    /// Waits for a call for a while; then it becomes a task, if there is room for one.
+    async fn call_or_task(
+        &self,
+        call: &Arc<Admitted>,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
         let tool = request.name.to_string();
-        let ended = self.run(&offer, request, &context, &approver).await;
-        if slot.is_revoked() && ended.as_ref().is_ok_and(|(answer, _)| is_cancelled(answer)) {
-            return busy();
+        let waits = call.job.cancelled.clone().drop_guard();
+        let mut ended = self.start(call, request, context.clone());
+        let lost = |_| Err(ErrorData::internal_error("the call has no answer", None));
+        if let Ok(ended) = tokio::time::timeout(tasks::GRACE, &mut ended).await {
+            return ended.unwrap_or_else(lost);
+        }
+        let asked = Request::of(&context.extensions);
+        if !context.ct.is_cancelled()
+            && !asked.cancelled.is_cancelled()
+            && let Some(task) = self.begin_task(call, &tool, &context).await
+        {
+            if call.job.becomes(&task) {
+                waits.disarm();
+                asked.done();
+                return Ok(CreateTaskResult::new(task.state().task).into());
+            }
+            self.discard_task(task).await;
+        }
+        ended.await.unwrap_or_else(lost)
+    }
+
+    /// Starts a call that may become a task. Returns its answer, if it does not become one.
+    fn start(
+        &self,
+        call: &Arc<Admitted>,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> oneshot::Receiver<Result<CallToolResponse, ErrorData>> {
+        let (server, call) = (self.clone(), Arc::clone(call));
+        let (answer, answered) = oneshot::channel();
+        let made = async move {
+            let ended = server.perform(&call, request, &context).await;
+            match call.job.settle() {
+                Some(task) => {
+                    let end = match call.job.was_stopped() {
+                        true => End::Cancelled,
+                        false => End::of(ended),
+                    };
+                    server.end_task(task, end).await;
+                }
+                // If the client is gone, nobody wants the answer.
+                None => drop(answer.send(ended)),
+            }
+        };
+        tokio::spawn(made.in_current_span());
+        answered
+    }
+
+    /// Makes a call, and returns the answer to its request.
+    async fn perform(
+        &self,
+        call: &Arc<Admitted>,
+        mut request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let offer = &call.offer;
+        let _held = offer.host.telemetry().map(|telemetry| telemetry.hold());
+        let approver = Arc::new(ClientApprover::new(self, call, &mut request, context));
+        let tool = request.name.to_string();
+        let ended = self.run(call, request, context, &approver).await;
+        let was_cancelled = ended.as_ref().is_ok_and(|(answer, _)| is_cancelled(answer));
+        if call.slot.is_revoked() && was_cancelled {
+            return Ok(busy(offer));
         }
         if let Some(reply) = approver.reply() {
             return reply.map(CallToolResponse::from);
         }
+        if was_cancelled {
+            call.job.stopped();
+        }
         match ended {
+            Ok((answer, _)) if call.job.task().is_some() && is_fault(&answer) => Err(fault(answer)),
             Ok((answer, effects)) => {
                 let session = self.session(&context.extensions);
-                Ok(self.result(&offer, (&tool, &session), answer, effects).into())
+                Ok(self.result(offer, (&tool, &session), answer, effects).into())
             }
             Err(refusal) => self.refused(&tool, refusal).map(CallToolResponse::from),
         }
@@ -82,19 +203,19 @@ impl Server {
     /// Runs a call and relays its progress. Cancels it when its client does not want it any more.
     async fn run(
         &self,
-        offer: &Arc<Offer>,
+        admitted: &Arc<Admitted>,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
         approver: &Arc<ClientApprover>,
     ) -> Result<(Answer, Effects), Refusal> {
+        let offer = &admitted.offer;
         let (cancel, cancelled) = watch::channel(false);
         let (progress, progressed) = mpsc::channel(MAX_WAITING_REPORTS);
-        let slot = Arc::clone(approver.slot());
         let next = Arc::clone(offer.host.observer());
         let options = RunOptions {
             role: self.role.clone(),
             cancel: Some(cancelled),
-            observer: Some(Arc::new(Relay { progress, slot, next })),
+            observer: Some(Arc::new(Relay { progress, call: Arc::clone(admitted), next })),
             approver: Some(Arc::clone(approver) as Arc<dyn Approver>),
             origin: offer.host.telemetry().map(|_| origin(context)).unwrap_or_default(),
             client: connection::client(&context.extensions),
@@ -105,10 +226,9 @@ impl Server {
             images: true,
             ..RunOptions::default()
         };
-        let token = context.meta.get_progress_token();
         let over = CancellationToken::new();
-        let mut relayed = std::pin::pin!(relay(token, progressed, &over, &context.peer));
-        let mut unwanted = std::pin::pin!(self.unwanted(context, approver.slot()));
+        let mut relayed = std::pin::pin!(relay(&admitted.job, progressed, &over, context));
+        let mut unwanted = std::pin::pin!(self.unwanted(context, admitted));
         let ended = {
             let mut call = std::pin::pin!(make(offer, request, options, &context.extensions));
             loop {
@@ -134,15 +254,25 @@ impl Server {
 
     /// Waits until a call is cancelled by its client, the end of the connection, the server, or a call
     /// of another client.
-    async fn unwanted(&self, context: &RequestContext<RoleServer>, slot: &Slot) {
+    async fn unwanted(&self, context: &RequestContext<RoleServer>, call: &Admitted) {
         let connection = Connection::of(&context.extensions);
         let request = Request::of(&context.extensions);
+        let by_request = async {
+            tokio::select! {
+                () = context.ct.cancelled() => {}
+                () = request.cancelled.cancelled() => {}
+                () = connection.gone.cancelled() => {}
+            }
+            // The request of a task is over, however it ends.
+            if call.job.task().is_some() {
+                std::future::pending::<()>().await;
+            }
+        };
         tokio::select! {
-            () = context.ct.cancelled() => {}
-            () = request.cancelled.cancelled() => {}
-            () = connection.gone.cancelled() => {}
+            () = by_request => {}
+            () = call.job.cancelled.cancelled() => {}
             () = self.shared.stopping.cancelled() => {}
-            () = slot.revoked() => {}
+            () = call.slot.revoked() => {}
         }
     }
 
@@ -219,16 +349,6 @@ async fn make(
     blocking(move || runtime.block_on(call)).await
 }
 
-/// The longest name and version of a client in the record, in bytes.
-const MAX_CLIENT_BYTES: usize = 100;
-
-/// Returns the name and the version of a client, as it names itself, on one line.
-pub(super) fn client_name(context: &RequestContext<RoleServer>) -> Option<String> {
-    let client = context.client_info()?;
-    let name = shorten(&format!("{} {}", client.name, client.version), MAX_CLIENT_BYTES);
-    Some(escape_control(&name).replace('\n', " "))
-}
-
 /// Returns the request of a call and its parent span: that of the message, or else that of the HTTP
 /// request.
 fn origin(context: &RequestContext<RoleServer>) -> Origin {
@@ -256,14 +376,14 @@ type Report = (u64, Option<u64>, String);
 /// Passes a call's progress to its client.
 struct Relay {
     progress: mpsc::Sender<Report>,
-    slot: Arc<Slot>,
+    call: Arc<Admitted>,
     next: Arc<dyn Observer>,
 }
 
 impl Observer for Relay {
     fn started(&self) {
         self.next.started();
-        self.slot.runs();
+        self.call.slot.runs();
     }
 
     fn message(&self, call: &str, level: tracing::Level, message: &str) {
@@ -278,14 +398,14 @@ impl Observer for Relay {
 }
 
 /// Sends progress to the client if it asked for that, until the call is `over` and the remaining
-/// reports are sent.
+/// reports are sent. That of a task is a part of its state.
 async fn relay(
-    token: Option<ProgressToken>,
+    job: &Job,
     mut progressed: mpsc::Receiver<Report>,
     over: &CancellationToken,
-    peer: &Peer<RoleServer>,
+    context: &RequestContext<RoleServer>,
 ) {
-    let Some(token) = token else { return over.cancelled().await };
+    let token = context.meta.get_progress_token();
     let mut last = None;
     loop {
         let report = tokio::select! {
@@ -294,15 +414,19 @@ async fn relay(
             () = over.cancelled() => return,
         };
         let (done, total, message) = report;
-        // The protocol requires it to increase.
-        if last.is_some_and(|last| done <= last) {
+        if let Some(task) = job.task() {
+            task.says(&message);
             continue;
         }
+        // The protocol requires it to increase.
+        let Some(token) = token.clone().filter(|_| last.is_none_or(|last| done > last)) else {
+            continue;
+        };
         last = Some(done);
-        let mut progress = ProgressNotificationParam::new(token.clone(), done as f64);
+        let mut progress = ProgressNotificationParam::new(token, done as f64);
         progress.total = total.map(|total| total as f64);
         progress.message = (!message.is_empty()).then_some(message);
-        if peer.notify_progress(progress).await.is_err() {
+        if context.peer.notify_progress(progress).await.is_err() && job.task().is_none() {
             return over.cancelled().await;
         }
     }
@@ -313,8 +437,27 @@ fn is_cancelled(answer: &Answer) -> bool {
     matches!(&answer.outcome, Outcome::Failed(failure) if failure.status == Status::Skipped)
 }
 
-fn failed(code: &str, message: &str) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(format!("{code}: {message}"))])
+/// Whether the plugin or the host has failed, and not the call.
+fn is_fault(answer: &Answer) -> bool {
+    let Outcome::Failed(failure) = &answer.outcome else { return false };
+    matches!(failure.status, Status::Trap | Status::Failed)
+}
+
+/// The error with which a task ends whose call has a fault of the plugin or the host.
+fn fault(answer: Answer) -> ErrorData {
+    let message = match answer.outcome {
+        Outcome::Failed(Failure { code, message, .. }) => format!("{code}: {message}"),
+        Outcome::Executed(_) => String::new(),
+    };
+    ErrorData::internal_error(message, None)
+}
+
+/// The result if no further call is admitted.
+fn busy(offer: &Offer) -> CallToolResponse {
+    if let Some(telemetry) = offer.host.telemetry() {
+        telemetry.busy();
+    }
+    CallToolResult::error(vec![ContentBlock::text(format!("Busy: {BUSY}"))]).into()
 }
 
 /// The maximum number of similar tools that are named.

@@ -4,14 +4,17 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rmcp::RoleServer;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, Extensions, GetExtensions as _,
     JsonRpcMessage, RequestId, ServerJsonRpcMessage,
 };
+use rmcp::service::RequestContext;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use cofferdam_engine::call::Session;
+use cofferdam_text::{escape_control, shorten};
 use cofferdam_workspace::fair_queue::Client;
 
 /// A client on standard input and output, or in a session. Each of its requests has it as an extension.
@@ -195,6 +198,16 @@ impl Connection {
 pub(super) fn next_id() -> u64 {
     static CLIENTS: AtomicU64 = AtomicU64::new(1);
     CLIENTS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The longest name and version of a client in the record, in bytes.
+const MAX_CLIENT_BYTES: usize = 100;
+
+/// Returns the name and the version of a client, as it names itself, on one line.
+pub(super) fn client_name(context: &RequestContext<RoleServer>) -> Option<String> {
+    let client = context.client_info()?;
+    let name = shorten(&format!("{} {}", client.name, client.version), MAX_CLIENT_BYTES);
+    Some(escape_control(&name).replace('\n', " "))
 }
 
 /// Returns the client of a request: a session, a pipe, or an HTTP connection.

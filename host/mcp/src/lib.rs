@@ -24,6 +24,7 @@ mod results;
 mod sessions;
 mod slot;
 mod stdio;
+mod tasks;
 mod text;
 mod work;
 
@@ -33,11 +34,12 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, Extensions,
-    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CustomRequest, CustomResult,
+    Extensions, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     Prompt, ReadResourceRequestParams, ReadResourceResponse, Resource, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool,
+    ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
 };
 use rmcp::service::{
     NotificationContext, RequestContext, ServerInitializeError, ServiceExt as _,
@@ -55,6 +57,7 @@ use self::page::{Listings, page};
 use self::results::Results;
 use self::slot::Slots;
 use self::stdio::Stdio;
+use self::tasks::Tasks;
 use cofferdam_engine::call::{SecretReads, Session};
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::{Config, Host, OpenError};
@@ -133,6 +136,7 @@ struct Shared {
     results: Results,
     listings: Listings<Resource>,
     pending: Arc<Pending>,
+    tasks: Tasks,
     agent: Option<String>,
     hold: bool,
     /// What clients without a session have read of secrets: they can't be told apart.
@@ -159,6 +163,7 @@ impl Server {
             results: Results::default(),
             listings: Listings::default(),
             pending: Arc::default(),
+            tasks: Tasks::default(),
             agent,
             hold,
             reads: SecretReads::default(),
@@ -274,6 +279,18 @@ impl Server {
 }
 
 impl ServerHandler for Server {
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        context.peer.set_peer_info(request.clone());
+        let mut result = self.negotiate_initialize(&request)?;
+        // Revisions that begin so have no tasks.
+        result.capabilities.extensions = None;
+        Ok(result)
+    }
+
     fn get_info(&self) -> ServerConfig {
         let instructions = "Paths are relative to the workspace, or absolute inside of it. A call \
                             that changes files does so as a whole, or not at all. Answers are JSON, \
@@ -284,6 +301,7 @@ impl ServerHandler for Server {
             .enable_resources()
             .enable_prompts()
             .enable_prompts_list_changed()
+            .enable_tasks()
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("cofferdam", env!("CARGO_PKG_VERSION")))
@@ -307,6 +325,30 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         // The future is large, and the library moves it.
         Box::pin(self.call(request, context)).await
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.task_state(&request.task_id).await.map(GetTaskResult::new)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Box::pin(self.answer_task(request, context)).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.cancel(&request.task_id).await
     }
 
     async fn on_custom_request(

@@ -33,6 +33,8 @@ fn parameters(method: &str) -> Option<&'static [Parameter]> {
         "resources/read" => &[("uri", Kind::Text, true)],
         "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => CURSOR,
         "subscriptions/listen" => &[("notifications", Kind::Object, true)],
+        "tasks/get" | "tasks/cancel" => &[("taskId", Kind::Text, true)],
+        "tasks/update" => &[("taskId", Kind::Text, true), ("inputResponses", Kind::Object, true)],
         "server/discover" => &[],
         _ => return None,
     })

@@ -14,9 +14,13 @@ const MIN_BLOCK_BYTES: usize = 200;
 /// How deep the blocks of lists are searched for blocks of their own.
 const MAX_DEPTH: usize = 4;
 
-/// Returns the text of an answer; `None` if nothing in it is long, so that its JSON is best.
+/// Returns the text of an answer; `None` if nothing in it is long, so that its JSON is best. An answer that
+/// is a text stands as it is.
 pub(super) fn of(answer: &Value) -> Option<String> {
-    document(answer.as_object()?, 0)
+    match answer {
+        Value::String(text) => Some(text.clone()),
+        answer => document(answer.as_object()?, 0),
+    }
 }
 
 /// A field that stands outside of the line of JSON.

@@ -13,8 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
-    UTIME_OMIT,
+    AtFlags, Dir, DirEntry, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec,
+    Timestamps, UTIME_OMIT,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -357,6 +357,15 @@ pub(crate) fn open_anyway(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Ow
     rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | NO_FOLLOW;
     Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?)
+}
+
+/// Locks a file for this process, or returns false if another one holds a lock.
+pub(crate) fn try_lock(file: impl AsFd, how: FlockOperation) -> io::Result<bool> {
+    match rustix::fs::flock(file, how) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Waits until a file or directory is on the disk.

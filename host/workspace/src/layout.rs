@@ -30,5 +30,8 @@ pub(crate) const PAUSED: &str = "paused";
 /// The directory of questions that another process answers.
 pub(crate) const QUESTIONS: &str = "questions";
 
+/// The directory of tasks.
+pub(crate) const TASKS: &str = "tasks";
+
 /// The directory of what sessions are to be told.
 pub(crate) const NOTICES: &str = "notices";

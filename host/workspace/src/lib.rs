@@ -10,7 +10,7 @@
 //! | held changes | [`review`]: decide about proposals; [`hold`], [`stacked`]: hold a transaction, and base one on what is held; [`proposals`]: the files of proposals; [`proposed`], [`merge`]: compare them with the workspace; [`notices`]: tell a session; [`session_name`] |
 //! | transactions | [`transaction`]: begin and commit; [`store`]: recovery, moving commits to the history; [`write_queue`]: which client of this process writes next |
 //! | steps of a commit | [`plan`]: the changes to make; [`sync_staged`]: staged files to the disk; [`apply`]: renames; [`content`]: old and new content; [`history_dirs`]: the files of the history |
-//! | per workspace | [`activity`]: whether anything was recorded since; [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory |
+//! | per workspace | [`activity`]: whether anything was recorded since; [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory; [`tasks`]: calls that go on after their request |
 //! | tree | [`workspace`]: the open directory; [`overlay`]: the tree with a transaction's changes on top |
 //! | files | [`commit`], [`commit_file`]: a commit and its file; [`file_fingerprint`]: detect changes to one file; [`own`]: files in the host's own directory; [`copying`]: content, permissions, attributes |
 //! | ground | [`disk`]: system calls that follow no link; [`path`], [`quota`], [`seal`], [`clock`], [`diff`], [`error`], [`layout`], [`fair_queue`], [`bounded_text`], [`private`] |
@@ -61,6 +61,7 @@ mod spill;
 mod stacked;
 mod store;
 mod sync_staged;
+mod tasks;
 mod transaction;
 mod workspace;
 mod write_queue;
@@ -97,5 +98,8 @@ pub use seal::Key;
 pub use session_name::{InvalidSessionName, SessionName};
 pub use spill::{KeptOutput, Spill};
 pub use store::InterruptedCommit;
+pub use tasks::{
+    InvalidTaskId, KeptTask, MAX_TASKS, RunningTask, TASK_TTL, TaskEnd, TaskId, TaskRecord,
+};
 pub use transaction::{BeginError, Purpose, Transaction};
 pub use workspace::{Recorder, Workspace, WorkspaceError};

@@ -113,6 +113,21 @@ impl Own {
         &self.key
     }
 
+    /// Reads a file that was sealed in a domain and under a name; `None` if it is not authentic, or has
+    /// more than `most` bytes.
+    pub(crate) fn content(
+        &self,
+        file: File,
+        (domain, name): (&str, &str),
+        most: u64,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let mut sealed = Vec::new();
+        if file.metadata()?.is_file() {
+            file.take(most).read_to_end(&mut sealed)?;
+        }
+        Ok(self.key.content(domain, name, &sealed).map(<[u8]>::to_vec))
+    }
+
     /// Returns the names of its entries.
     ///
     /// # Errors

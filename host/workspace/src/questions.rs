@@ -7,13 +7,12 @@
 //! process that answers holds a lock as well: without it, nothing is asked.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
-use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -186,7 +185,7 @@ impl Workspace {
         let lock = disk::open(&directory, LISTENING, OFlags::RDONLY)?;
         // A process that asks holds it for a moment.
         for _ in 0..LOCK_ATTEMPTS {
-            if try_lock(&lock, FlockOperation::NonBlockingLockExclusive)? {
+            if disk::try_lock(&lock, FlockOperation::NonBlockingLockExclusive)? {
                 let listener = Listener { own, directory, by, lock };
                 listener.tidy()?;
                 return Ok(Some(listener));
@@ -275,7 +274,7 @@ impl Listener {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
-        if try_lock(&file, FlockOperation::NonBlockingLockShared)? {
+        if disk::try_lock(&file, FlockOperation::NonBlockingLockShared)? {
             return Ok(None);
         }
         unsealed(&self.own, &self.directory, QUESTION, name, "")
@@ -286,15 +285,7 @@ impl Listener {
 fn is_listening(directory: &OwnedFd) -> io::Result<bool> {
     match disk::open(directory, LISTENING, OFlags::RDONLY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        lock => Ok(!try_lock(&lock?, FlockOperation::NonBlockingLockShared)?),
-    }
-}
-
-fn try_lock(file: &OwnedFd, how: FlockOperation) -> io::Result<bool> {
-    match flock(file.as_fd(), how) {
-        Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => Ok(false),
-        Err(error) => Err(error.into()),
+        lock => Ok(!disk::try_lock(&lock?, FlockOperation::NonBlockingLockShared)?),
     }
 }
 
@@ -331,11 +322,7 @@ fn unsealed<T: DeserializeOwned>(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?.into(),
     };
-    let mut sealed = Vec::new();
-    if file.metadata()?.is_file() {
-        file.take(MAX_BYTES).read_to_end(&mut sealed)?;
-    }
-    let content = own.key().content(domain, name, &sealed);
+    let content = own.content(file, (domain, name), MAX_BYTES)?;
     let content = content.ok_or_else(|| io::Error::other("no process of this user wrote it"))?;
-    Ok(Some(serde_json::from_slice(content)?))
+    Ok(Some(serde_json::from_slice(&content)?))
 }

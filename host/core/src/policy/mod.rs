@@ -72,6 +72,7 @@ pub struct Policy {
     agents: BTreeMap<String, Agent>,
     ask: Vec<Pattern>,
     hold: Vec<Pattern>,
+    tasks: Vec<Pattern>,
     executed: Executed,
     secrets: Arc<SecretFiles>,
 }
@@ -160,6 +161,7 @@ impl Policy {
             agents: BTreeMap::new(),
             ask: Vec::new(),
             hold: Vec::new(),
+            tasks: Vec::new(),
             executed: Executed::default(),
             secrets: Arc::default(),
         };
@@ -182,6 +184,10 @@ impl Policy {
             policy.hold.extend(
                 Pattern::parse_all(&layer.hold)
                     .map_err(|message| PolicyError { place: "hold".to_owned(), message })?,
+            );
+            policy.tasks.extend(
+                Pattern::parse_all(&layer.tasks)
+                    .map_err(|message| PolicyError { place: "tasks".to_owned(), message })?,
             );
             policy.executed = policy.executed.max(layer.executed);
             policy.limits = policy.limits.with(&layer.limits)?;
@@ -290,6 +296,16 @@ impl Policy {
     /// Those of [`Self::ask`] that match none of `tools`, which are pairs of plugin and short name.
     pub fn ask_without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
         pattern::without_tools(&self.ask, tools)
+    }
+
+    /// Whether calls of a tool are tasks from their beginning.
+    pub fn is_task(&self, plugin: &str, tool: &str) -> bool {
+        self.tasks.iter().any(|pattern| pattern.matches(plugin, tool))
+    }
+
+    /// Those of the settings' `tasks` that match none of `tools`, which are pairs of plugin and short name.
+    pub fn tasks_without_tools(&self, tools: &[(&str, &str)]) -> Vec<String> {
+        pattern::without_tools(&self.tasks, tools)
     }
 
     /// The tools whose changes are held: `*`, `plugin.*` or `plugin.tool`.

@@ -43,6 +43,10 @@ pub struct Settings {
     /// `plugin.*` or `plugin.tool`. Later calls of the same session see them, and their changes are
     /// held as well. A role can be held as a whole.
     pub hold: Vec<String>,
+    /// Tools whose calls are tasks of MCP from their beginning: `*`, `plugin.*` or `plugin.tool`. A
+    /// client that does not know tasks can't call them. Calls of other tools become tasks if they take
+    /// long, for clients that know tasks.
+    pub tasks: Vec<String>,
     /// What happens to calls that write files which other programs execute by name, such as
     /// `.envrc`: they are named in the answer and the journal (`named`, the default), the user is
     /// asked (`ask`), or the call is denied (`refused`). A role can be stricter.

@@ -32,6 +32,9 @@ pub(super) fn names(
             format!("nothing is held of '{pattern}' (`hold`): there is no such tool")
         }),
     );
+    let tasks = policy.tasks_without_tools(&tools).into_iter().filter(|name| !is_elsewhere(name));
+    unknown
+        .extend(tasks.map(|pattern| format!("'{pattern}' (`tasks`): there is no such tool here")));
     for settings in layers {
         unknown.extend(linters(settings, registry));
         for (place, kind, names) in [

@@ -1,7 +1,7 @@
 //! The tools that the MCP conformance suite calls by name, as far as this host can have them: they
 //! return JSON, fail, report progress, log. Asking the user first is the operator's setting and not
-//! a tool's. Two more tools: one never ends, for calls that are cancelled, and one ends when a file
-//! exists.
+//! a tool's. Some work for a second or longer, so that their calls become tasks. Two more tools: one never
+//! ends, for calls that are cancelled, and one ends when a file exists.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,6 +27,20 @@ enum How {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct Greet {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Slow {
+    seconds: u64,
+}
+
+/// Longer than a request waits before its call becomes a task.
+const A_WHILE: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Until {
     file: String,
 }
@@ -49,6 +63,31 @@ impl Conformance {
 
     fn test_logging_tool(args: Value, context: &Context) -> Result<Value, ToolError> {
         log::emit(log::Level::Error, "This is for the operator, and for no client");
+        Self::say(args, context)
+    }
+
+    fn greet(args: Greet, _: &Context) -> Result<Value, ToolError> {
+        Ok(json!(format!("Hello, {}!", args.name)))
+    }
+
+    fn slow_compute(args: Slow, context: &Context) -> Result<Value, ToolError> {
+        progress::report(1, None, "computing");
+        std::thread::sleep(Duration::from_secs(args.seconds));
+        Self::say(Value::Null, context)
+    }
+
+    fn failing_job(args: Value, context: &Context) -> Result<Value, ToolError> {
+        std::thread::sleep(A_WHILE);
+        Self::test_error_handling(args, context)
+    }
+
+    fn protocol_error_job(_: Value, _: &Context) -> Result<Value, ToolError> {
+        std::thread::sleep(A_WHILE);
+        std::process::abort()
+    }
+
+    fn say_slowly(args: Value, context: &Context) -> Result<Value, ToolError> {
+        std::thread::sleep(A_WHILE);
         Self::say(args, context)
     }
 
@@ -84,6 +123,12 @@ plugin!(Conformance {
     test_input_required_result_request_state = say,
     test_input_required_result_tampered_state = say,
     test_missing_capability = say,
+    greet,
+    slow_compute,
+    failing_job,
+    protocol_error_job,
+    confirm_delete = say,
+    test_tool_with_task = say_slowly,
     wait,
     until,
 });
