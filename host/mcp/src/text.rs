@@ -209,6 +209,12 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_its_own_text() {
+        assert_eq!(of(&json!("a \"b\"\n")).unwrap(), "a \"b\"\n");
+        assert_eq!(of(&json!(1)), None);
+    }
+
+    #[test]
     fn nothing_in_a_list_can_be_taken_for_another_item() {
         let entries = ["a\nb\t1", "a\tb", "\"a\"", "", "a b"];
         let entries: Vec<Value> =
