@@ -81,6 +81,7 @@ impl Conformance {
         Self::test_error_handling(args, context)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a plugin that crashes")]
     fn protocol_error_job(_: Value, _: &Context) -> Result<Value, ToolError> {
         std::thread::sleep(A_WHILE);
         std::process::abort()
