@@ -1,7 +1,7 @@
 //! What the calls of one session have done: their commits, the programs that they have left running, and
 //! the secrets that they have read.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use cofferdam_workspace::SessionName;
 /// The number of commits that are remembered; older ones are no longer the session's.
 const MAX_COMMITS: usize = 1000;
 
-/// The number of approved patterns that are remembered; the oldest ones are forgotten first.
-const MAX_PATTERNS: usize = 100;
+/// The number of approvals that are remembered; the oldest ones are forgotten first.
+const MAX_APPROVALS: usize = 100;
 
 /// What the calls of one session share: an MCP session, or one run of the command. Clones are the same
 /// session.
@@ -25,7 +25,7 @@ pub struct Session {
     /// The name in the journal, and of the proposal that its held changes are.
     name: Arc<SessionName>,
     /// What the user has approved for later calls.
-    approved: Arc<Mutex<Approved>>,
+    approvals: Arc<Mutex<VecDeque<ApprovedCalls>>>,
     /// The commits that its calls have made.
     commits: Arc<Mutex<VecDeque<SessionCommit>>>,
     /// The programs that its calls have left running.
@@ -46,12 +46,22 @@ pub enum Later {
     Like(CallPattern, Duration),
 }
 
-/// The tools (qualified names) that the user has approved for the whole session, and the patterns of
-/// calls of a tool, each with its end.
-#[derive(Debug, Default)]
-struct Approved {
-    tools: BTreeSet<String>,
-    patterns: VecDeque<(String, CallPattern, Instant)>,
+/// Calls that the user has approved.
+#[derive(Debug)]
+struct ApprovedCalls {
+    /// The tool's qualified name.
+    tool: String,
+    /// Those that match, until a time; `None`: all, for the whole session.
+    like: Option<(CallPattern, Instant)>,
+    /// Who approved them.
+    approver: String,
+}
+
+impl ApprovedCalls {
+    fn covers(&self, tool: &str, args: &Value) -> bool {
+        let fits = |(pattern, _): &(CallPattern, Instant)| pattern.matches(args);
+        self.tool == tool && self.like.as_ref().is_none_or(fits)
+    }
 }
 
 /// A commit of a session.
@@ -81,30 +91,28 @@ impl Session {
         &self.name
     }
 
-    /// Notes which later calls of a tool (qualified name) the user has approved.
-    pub fn approve(&self, tool: &str, later: &Later) {
-        let mut approved = self.approved.lock().unwrap_or_else(PoisonError::into_inner);
-        match later {
-            Later::None => {}
-            Later::All => drop(approved.tools.insert(tool.to_owned())),
-            Later::Like(pattern, time) => {
-                if approved.patterns.len() == MAX_PATTERNS {
-                    approved.patterns.pop_front();
-                }
-                let until = Instant::now() + *time;
-                approved.patterns.push_back((tool.to_owned(), pattern.clone(), until));
-            }
+    /// Notes which later calls of a tool (qualified name) the user has approved, and who that was.
+    pub fn approve(&self, tool: &str, later: &Later, approver: &str) {
+        let like = match later {
+            Later::None => return,
+            Later::All => None,
+            Later::Like(pattern, time) => Some((pattern.clone(), Instant::now() + *time)),
+        };
+        let mut approvals = self.approvals.lock().unwrap_or_else(PoisonError::into_inner);
+        if approvals.len() == MAX_APPROVALS {
+            approvals.pop_front();
         }
+        let (tool, approver) = (tool.to_owned(), approver.to_owned());
+        approvals.push_back(ApprovedCalls { tool, like, approver });
     }
 
-    /// Whether the user has approved this call of a tool with an earlier one.
-    pub fn is_approved(&self, tool: &str, args: &Value) -> bool {
-        let mut approved = self.approved.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Who has approved this call of a tool with an earlier one; `None`: it is not approved.
+    pub fn approver(&self, tool: &str, args: &Value) -> Option<String> {
+        let mut approvals = self.approvals.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        approved.patterns.retain(|(_, _, until)| now < *until);
-        let mut patterns = approved.patterns.iter();
-        approved.tools.contains(tool)
-            || patterns.any(|(of, pattern, _)| of == tool && pattern.matches(args))
+        approvals.retain(|calls| calls.like.as_ref().is_none_or(|(_, until)| now < *until));
+        let found = approvals.iter().find(|calls| calls.covers(tool, args))?;
+        Some(found.approver.clone())
     }
 
     /// Kills the programs of the session, without waiting; no more are started.
@@ -160,23 +168,26 @@ mod tests {
     #[test]
     fn approvals_cover_only_what_was_approved() {
         let (session, args) = (Session::default(), json!({"command": "npm test"}));
-        session.approve("a.b", &Later::None);
-        assert!(!session.is_approved("a.b", &args));
+        let of = |session: &Session, tool: &str| session.approver(tool, &args);
+        session.approve("a.b", &Later::None, "one");
+        assert_eq!(of(&session, "a.b"), None);
         let like = |command: &str, seconds: u64| {
             let pattern = CallPattern::new(json!({ "command": command })).unwrap();
             Later::Like(pattern, Duration::from_secs(seconds))
         };
-        session.approve("a.b", &like("npm *", 0));
-        assert!(!session.is_approved("a.b", &args), "the time is over");
-        session.approve("a.b", &like("npm *", 60));
-        assert!(session.is_approved("a.b", &args) && !session.is_approved("a.c", &args));
-        assert!(!session.is_approved("a.b", &json!({"command": "npx test"})));
-        assert!(!Session::default().is_approved("a.b", &args));
-        for _ in 0..MAX_PATTERNS {
-            session.approve("a.c", &like("x", 60));
+        session.approve("a.b", &like("npm *", 0), "one");
+        assert_eq!(of(&session, "a.b"), None, "the time is over");
+        session.approve("a.b", &like("npm *", 60), "two");
+        assert_eq!(of(&session, "a.b").as_deref(), Some("two"));
+        assert_eq!(of(&session, "a.c"), None);
+        assert_eq!(session.approver("a.b", &json!({"command": "npx test"})), None);
+        assert_eq!(of(&Session::default(), "a.b"), None);
+        for _ in 0..MAX_APPROVALS {
+            session.approve("a.c", &like("x", 60), "two");
         }
-        assert!(!session.is_approved("a.b", &args), "the oldest are forgotten");
-        session.approve("a.b", &Later::All);
-        assert!(session.clone().is_approved("a.b", &json!({})));
+        assert_eq!(of(&session, "a.b"), None, "the oldest are forgotten");
+        session.approve("a.b", &Later::All, "three");
+        let all = session.clone().approver("a.b", &json!({}));
+        assert_eq!(all.as_deref(), Some("three"));
     }
 }

@@ -38,8 +38,8 @@ impl Host {
         }
         let options = active.run.options;
         let tool = call.call().tool().qualified_name().to_string();
-        if options.session.is_approved(&tool, call.call().args()) {
-            active.usage.approved_by(&format!("{}, for the session", approver_name(active)));
+        if let Some(approver) = options.session.approver(&tool, call.call().args()) {
+            active.usage.approved_by(&format!("{approver}, with an earlier call"));
             return Ok(Approved::default());
         }
         let Some(approver) = &options.approver else {
@@ -97,7 +97,7 @@ impl Host {
         if let Ok(approval) = &answered {
             active.usage.approved_by(&name);
             if proposal.for_session {
-                options.session.approve(&proposal.tool, &approval.later);
+                options.session.approve(&proposal.tool, &approval.later, &name);
             }
         }
         let mut event = Event::decided(

@@ -313,7 +313,7 @@ impl CallsOfTool {
             return Ok(call);
         }
         let tool = tool.to_string();
-        let is_approved = self.options.session.is_approved(&tool, call.call().args());
+        let is_approved = self.options.session.approver(&tool, call.call().args()).is_some();
         match self.progress.answer(position, &tool, call.call().args(), is_approved) {
             Some(Answer::Yes) => Ok(call),
             Some(Answer::No(failure)) => Err(failure),
