@@ -144,6 +144,6 @@ pub(super) fn held_notice(held: &HeldChanges) -> String {
     format!(
         "held: these changes are not in the workspace yet. They are in the proposal {proposal} \
          (revision {revision}, changes in all: {changes}), which a user has to accept with `cofferdam \
-         review`. Later calls of this session see them."
+         review` or on `cofferdam console`. Later calls of this session see them."
     )
 }
