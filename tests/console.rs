@@ -466,6 +466,50 @@ fn questions_of_calls_are_answered() {
 }
 
 #[test]
+fn calls_are_approved_by_a_pattern_for_a_time() {
+    let place = Place::new();
+    configure(&place, ASKING);
+    let console = Console::open(&place);
+    let mut session = Session::begun(&place, &json!({}));
+    let run = |session: &mut Session, id: u64, command: &str| {
+        session.call(id, "shell__run_command", &json!({ "command": command }));
+    };
+    run(&mut session, 1, "echo 'a*b' >> ran");
+    wait_until(|| console.get("inbox").contains("May shell.run_command be called?"));
+    let page = console.get("inbox");
+    // The star of the command itself stands for a star.
+    assert!(page.contains("echo 'a\\\\*b' &gt;&gt; ran"), "{page}");
+    let question = value_of(&page, "question").to_owned();
+    let answer = |pattern: &str, minutes: &str| {
+        let fields = [
+            ("question", question.as_str()),
+            ("answer", "like"),
+            ("pattern", pattern),
+            ("minutes", minutes),
+        ];
+        console.send("answer", &fields).1
+    };
+    let pattern = json!({"command": "echo * >> ran"}).to_string();
+    for (pattern, minutes, wanted) in [
+        ("{", "5", "the pattern is not JSON"),
+        (r#"{"command": "cat *"}"#, "5", "the pattern does not match this call"),
+        (r#"{"command": "*", "more": 1}"#, "5", "the pattern does not match this call"),
+        (&pattern, "0", "the time is 1 to 1440 minutes"),
+        (&pattern, "soon", "the time is 1 to 1440 minutes"),
+    ] {
+        let page = answer(pattern, minutes);
+        assert!(page.contains("Nothing was answered") && page.contains(wanted), "{page}");
+    }
+    assert!(answer(&pattern, "5").contains("has your answer"));
+    assert_eq!(session.answer(1)["result"]["isError"], false);
+    run(&mut session, 2, "echo two >> ran");
+    assert_eq!(session.answer(2)["result"]["isError"], false);
+    assert_eq!(place.read("ran"), "a*b\ntwo\n");
+    run(&mut session, 3, "rm ran");
+    wait_until(|| console.get("inbox").contains("rm ran"));
+}
+
+#[test]
 fn the_record_is_searched_and_commits_are_undone() {
     let place = Place::new();
     place.write("a", "old\n");
