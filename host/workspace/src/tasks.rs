@@ -256,8 +256,9 @@ impl RunningTask {
     fn replace(&self, end: Option<TaskEnd>, waits: Option<Value>) -> io::Result<()> {
         let content = TaskFile { version: VERSION, task: self.task.clone(), end, waits };
         let file = write(&self.own, &self.directory, &self.id, &content)?;
-        if content.end.is_none() {
-            *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        match content.end {
+            None => *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file,
+            Some(_) => unlock(&file),
         }
         Ok(())
     }
@@ -267,6 +268,20 @@ impl RunningTask {
         disk::remove(&self.directory, &self.id.0, AtFlags::empty()).unwrap_or_else(|error| {
             tracing::warn!("{OWN}/{TASKS}/{} was not removed: {error}", self.id);
         });
+    }
+}
+
+impl Drop for RunningTask {
+    fn drop(&mut self) {
+        unlock(self.file.get_mut().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Ends a lock at once. To close the file would not be enough: a program that is being started has a copy
+/// of its descriptor for a moment.
+fn unlock(file: &File) {
+    if let Err(error) = flock(file, FlockOperation::NonBlockingUnlock) {
+        tracing::warn!("a task stays locked: {error}");
     }
 }
 
