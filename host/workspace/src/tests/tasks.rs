@@ -54,6 +54,32 @@ fn the_end_of_a_task_is_kept_for_other_processes() {
     assert_eq!(kept(&other, &"0".repeat(32).parse().unwrap()), None);
 }
 
+/// A program that is being started has copies of all descriptors for a moment.
+#[test]
+fn a_task_is_unlocked_while_programs_are_started() {
+    let root = tempfile::tempdir().unwrap();
+    let (working, other) = (open(root.path()), open(root.path()));
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::process::Command::new("true").status().unwrap();
+                }
+            });
+        }
+        let lost = (0..200).filter(|number| {
+            let task = begin_task(&working);
+            let id = task.id().clone();
+            task.end(end(json!(number))).unwrap();
+            kept(&other, &id).is_none()
+        });
+        let lost = lost.count();
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(lost, 0);
+    });
+}
+
 #[test]
 fn a_task_whose_process_was_killed_goes_on_once() {
     let root = tempfile::tempdir().unwrap();
