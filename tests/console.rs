@@ -10,19 +10,11 @@ use std::process::Child;
 
 use serde_json::{Value, json};
 
+use crate::mcp::ASKING;
 use crate::mcp::server::Request;
 use crate::mcp::stdio::Session;
 use crate::support::{Place, wait_until};
 use crate::trial::configure;
-
-/// Settings under which each command of a shell needs the yes of a user.
-const ASKING: &str = "ask = ['shell.*']
-[grants.shell]
-files = 'write'
-process = ['bash']
-[roles.coder]
-tools = ['*']
-";
 
 /// A console that runs, and the browser that has opened it.
 struct Console {

@@ -26,6 +26,15 @@ use serde_json::Value;
 
 use crate::support::{Place, built, guest, project};
 
+/// Settings under which each command of a shell needs the yes of a user.
+pub const ASKING: &str = "ask = ['shell.*']
+[grants.shell]
+files = 'write'
+process = ['bash']
+[roles.coder]
+tools = ['*']
+";
+
 /// How long to wait for something that has to happen.
 const TIMEOUT: Duration = Duration::from_secs(120);
 

@@ -4,19 +4,12 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use super::ASKING;
 use super::http::{document, result};
 use super::server::{Request, Server};
 use super::stdio::Session;
 use crate::support::Place;
 use crate::trial::configure;
-
-const SETTINGS: &str = "ask = ['shell.*']
-[grants.shell]
-files = 'write'
-process = ['bash']
-[roles.coder]
-tools = ['*']
-";
 
 /// Writes files and runs two programs, each of which appends to the file `ran`.
 const SCRIPT: &str = "files.write_file(path='a', content='staged\\n')
@@ -27,7 +20,7 @@ two = shell.run_command(command='cat b >> ran; echo two')['output']
 
 fn place() -> Place {
     let place = Place::new();
-    configure(&place, SETTINGS);
+    configure(&place, ASKING);
     place
 }
 
@@ -194,7 +187,7 @@ fn only_a_call_that_was_paused_here_continues() {
 #[test]
 fn a_question_about_changes_follows_those_about_programs() {
     let place = place();
-    configure(&place, &SETTINGS.replace("'shell.*'", "'shell.*', 'files.write_file'"));
+    configure(&place, &ASKING.replace("'shell.*'", "'shell.*', 'files.write_file'"));
     let server = Server::new(&place, &[]);
     let code = "files.write_file(path='a', content='a\\n')\nshell.run_command(command='date +%N > ran')['exit_code']";
     let arguments = json!({"code": code});
@@ -217,7 +210,7 @@ fn a_question_about_changes_follows_those_about_programs() {
 #[test]
 fn calls_beside_the_one_in_question_are_made_once() {
     let place = place();
-    configure(&place, &SETTINGS.replace("'shell.*'", "'git.git_status'"));
+    configure(&place, &ASKING.replace("'shell.*'", "'git.git_status'"));
     place.git(&["init", "-q"]);
     place.write("a", "a\n");
     let server = Server::new(&place, &[]);

@@ -5,17 +5,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
+use super::ASKING;
 use super::stdio::Session;
 use crate::support::{Place, wait_until};
 use crate::trial::configure;
-
-const SETTINGS: &str = "ask = ['shell.*']
-[grants.shell]
-files = 'write'
-process = ['bash']
-[roles.coder]
-tools = ['*']
-";
 
 /// The command, as a program uses it.
 struct Terminal {
@@ -56,7 +49,7 @@ impl Terminal {
 
 fn place() -> Place {
     let place = Place::new();
-    configure(&place, SETTINGS);
+    configure(&place, ASKING);
     place
 }
 
