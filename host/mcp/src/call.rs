@@ -160,7 +160,7 @@ impl Server {
                     };
                     server.end_task(task, end).await;
                 }
-                // If the client is gone, nobody wants the answer.
+                // If the client is gone, the answer is dropped.
                 None => drop(answer.send(ended)),
             }
         };

@@ -80,7 +80,7 @@ pub(super) struct Admitted {
 #[derive(Default)]
 pub(super) struct Job {
     stage: Mutex<Stage>,
-    /// Cancelled when nobody waits for the call any more before it is a task, or the task is cancelled.
+    /// Cancelled when the request stops waiting before the call is a task, or when the task is cancelled.
     pub(super) cancelled: CancellationToken,
     /// Whether it ended without a commit because it was cancelled.
     was_stopped: AtomicBool,

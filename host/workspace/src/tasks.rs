@@ -3,7 +3,7 @@
 //!
 //! A task is a file in `.cofferdam/tasks` whose name is its id: 128 random bits, which can't be guessed.
 //! The file is authenticated and bound to its name. The process that makes the call holds a lock on it,
-//! and replaces it with the end of the call. So a file that has no end and that nobody locks is one of a
+//! and replaces it with the end of the call. So a file that has no end and no lock is one of a
 //! process that was killed. What is needed to go on with a paused call is in the file while it waits.
 //!
 //! Who may ask for a task, and what its end means, is not decided here.

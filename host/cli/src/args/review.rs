@@ -54,8 +54,9 @@ Answer the questions of calls, for clients that can't ask
 
 While it runs, a call of an MCP server of this workspace that needs a yes (`ask` in the settings) is shown
 here, also if its client shows it: the first answer counts. Lines of standard input are the answers: `y`
-(yes), `s` (yes, and later calls of the tool in the session), `n` or `n REASON` (no; the reason is for the
-agent). It ends with the input.")]
+(yes), `s` (yes, and later calls of the tool in the session), `t MINUTES` or `t MINUTES ARGUMENT=PATTERN`
+(yes, and for so long calls with the same arguments, of which one may match a pattern with `*`), `n` or
+`n REASON` (no; the reason is for the agent). It ends with the input.")]
     #[command(after_help = "\
 Examples:
   cofferdam review answer

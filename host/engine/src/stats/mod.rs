@@ -147,7 +147,7 @@ pub struct Summary {
     pub commits: u64,
     /// The number of calls by client and role: `claude-code 2.1.0 (coder)`.
     pub callers: BTreeMap<String, u64>,
-    /// The number of decisions of users, by answer: `yes`, `no`, `accepted`, `rejected`.
+    /// The number of decisions of users, by answer: `yes`, `yes, for a pattern`, `no`, `accepted` and so on.
     pub decisions: BTreeMap<String, u64>,
     /// The number of calls over time.
     pub timeline: Timeline,
