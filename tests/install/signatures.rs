@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use super::{Plugin, assert_contains};
+use crate::mcp::http::call;
+use crate::mcp::server::{SERVE, Server};
 use crate::programs;
 use crate::support::Place;
 use crate::trial::configure;
@@ -245,4 +247,42 @@ fn a_publisher_revokes_a_version() {
     ada.sign(&file);
     assert_eq!(place.works(&update)["plugins"][0]["version"], "0.2.0");
     assert_eq!(place.go("lines").status, 0);
+}
+
+/// A running server leaves a revoked plugin out, also while what it was started from can't be read again. If it can't go on
+/// without the plugin either, it stops.
+#[test]
+fn a_server_whose_lock_file_is_invalid_drops_a_revoked_plugin() {
+    let Some((place, ada, _, file)) = two_authors() else { return };
+    ada.sign(&file);
+    let other = place.beside("other.wasm", &Plugin::new("other"));
+    let name = file.to_str().unwrap().to_owned();
+    let install = ["plugin", "install", &name, "--key", &ada.key(), "--deny"];
+    let digest = place.works(&install)["plugins"][0]["digest"].as_str().unwrap().to_owned();
+    let server = Server::started(&mut place.command(SERVE));
+    let mut with_other = place.command(SERVE);
+    let dependent = Server::started(with_other.args(["--plugin", other.to_str().unwrap()]));
+    let calls = |server: &Server| server.ask(&call("/mcp/main", "lines__go", &json!({}))).2;
+    for server in [&server, &dependent] {
+        assert!(calls(server).contains("structuredContent"));
+    }
+    let clone = place.cloned("clone");
+    place.write("cofferdam.lock", "no lock file");
+    fs::write(&other, "no plugin").unwrap();
+    for server in [&server, &dependent] {
+        server.says("the server goes on as it was");
+        assert!(calls(server).contains("structuredContent"));
+    }
+    let list = place.home_file("revoked.toml");
+    fs::write(&list, format!("version = 1\n[revoked]\n\"{digest}\" = \"it loses lines\"\n")).unwrap();
+    ada.sign(&list);
+    let again = [&["-C", &clone][..], &install[..]].concat();
+    assert_contains(&place.refused(3, &again), &["revoked this version"]);
+    server.says("lines is left out: its publisher has revoked this version (it loses lines)");
+    let answer = calls(&server);
+    assert!(answer.contains("-32602") && answer.contains("lines__go"), "{answer}");
+    let read = call("/mcp/main", "files__read_file", &json!({"file_path": "a.txt"}));
+    assert!(server.ask(&read).2.contains("NotFound"));
+    dependent.says("the server stops, since a revoked plugin can't be left out");
+    assert!(dependent.ended().success());
 }

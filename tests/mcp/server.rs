@@ -63,9 +63,14 @@ impl Server {
     }
 
     /// Sends SIGTERM, and waits until the server has exited.
-    pub fn stop(mut self) -> ExitStatus {
+    pub fn stop(self) -> ExitStatus {
         let id = Pid::from_child(&self.child);
         kill_process(id, Signal::TERM).unwrap();
+        self.ended()
+    }
+
+    /// Waits until the server has exited.
+    pub fn ended(mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 

@@ -17,8 +17,9 @@ use cofferdam_engine::host::Config;
 use cofferdam_engine::runtime::blocking;
 use cofferdam_mcp::Server;
 use cofferdam_plugin::lock;
-use cofferdam_plugin::store::Store;
+use cofferdam_plugin::store::{Pinned, Store, StoreError};
 use cofferdam_workspace::Workspace;
+use tokio_util::sync::CancellationToken;
 
 /// How often the files are checked. Files that changed between two checks are considered as still
 /// being written.
@@ -121,8 +122,15 @@ fn add_state(path: &Path, file_states: &mut FileStates) {
     }
 }
 
-/// Applies the current configuration to the server each time it changes. Never returns.
-pub async fn follow(server: Server, mut source: Source) {
+/// Applies the current configuration to the server each time it changes. While it can't be applied, the
+/// server has the last one that could, without the plugins that their publishers have revoked since. If
+/// it can't go on without them either, it is stopped. Returns only then.
+pub async fn follow(
+    server: Server,
+    mut source: Source,
+    mut applied: Config,
+    stopping: CancellationToken,
+) {
     let mut changing: Option<FileStates> = None;
     loop {
         tokio::time::sleep(INTERVAL).await;
@@ -141,15 +149,56 @@ pub async fn follow(server: Server, mut source: Source) {
         let renewed = match config {
             Ok(config) => {
                 source.follow_settings(&config.settings);
-                server.renew(config).await.map_err(CliError::host)
+                server.renew(config.clone()).await.map(|()| config).map_err(CliError::host)
             }
             Err(error) => Err(error),
         };
         match renewed {
-            Ok(()) => tracing::info!("settings and plugins were read again"),
-            Err(error) => tracing::error!("the server goes on as it was: {error}"),
+            Ok(config) => {
+                applied = config;
+                tracing::info!("settings and plugins were read again");
+            }
+            Err(error) => {
+                tracing::error!("the server goes on as it was: {error}");
+                if let Err(error) = drop_revoked(&server, &mut applied).await {
+                    tracing::error!("the server stops, since a revoked plugin can't be left out: {error}");
+                    return stopping.cancel();
+                }
+            }
         }
     }
+}
+
+/// Takes the plugins that their publishers have revoked out of the configuration that the server has.
+async fn drop_revoked(server: &Server, applied: &mut Config) -> Result<(), CliError> {
+    let Some(directories) = Directories::find() else { return Ok(()) };
+    let (kept, revoked) = without_revoked(&directories.plugins, &applied.pinned)?;
+    if revoked.is_empty() {
+        return Ok(());
+    }
+    applied.pinned = kept;
+    server.renew(applied.clone()).await.map_err(CliError::host)?;
+    setup::warn_of_revoked(&revoked);
+    Ok(())
+}
+
+/// The plugins that are not revoked; and the names of those that are, with the reasons.
+fn without_revoked(
+    plugins: &Path,
+    pinned: &[Pinned],
+) -> Result<(Vec<Pinned>, Vec<(String, String)>), StoreError> {
+    if pinned.is_empty() {
+        return Ok(Default::default());
+    }
+    let revocations = Store::open(plugins)?.revocations()?;
+    let (mut kept, mut revoked) = (Vec::new(), Vec::new());
+    for plugin in pinned {
+        match revocations.reason(plugin.locked.signer.as_ref(), &plugin.locked.digest) {
+            Some(reason) => revoked.push((plugin.name.clone(), reason.to_owned())),
+            None => kept.push(plugin.clone()),
+        }
+    }
+    Ok((kept, revoked))
 }
 
 async fn read(source: Source) -> (Result<Config, CliError>, Source) {

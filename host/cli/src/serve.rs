@@ -28,7 +28,8 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     let (config, role) = setup::config_under(global, None, args.role.as_deref(), usage)?;
     let config = Config { scripts: scripts(&args.tools)?, ..config };
     let source = source.of(&config);
-    let (host, runtime) = setup::open(setup::for_server(config), runtime)?;
+    let config = setup::for_server(config);
+    let (host, runtime) = setup::open(config.clone(), runtime)?;
     let stopping = CancellationToken::new();
     let mut interruption = setup::interruption(&runtime)?;
     let interrupted = stopping.clone();
@@ -50,8 +51,8 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
         agent: setup::agent_name(),
         hold: args.hold,
     };
-    let server = Server::new(host, options, stopping)?;
-    runtime.spawn(renew::follow(server.clone(), source));
+    let server = Server::new(host, options, stopping.clone())?;
+    runtime.spawn(renew::follow(server.clone(), source, config, stopping));
     let telemetry = server.telemetry();
     let served = async {
         serve(server, args, token).await?;

@@ -281,13 +281,18 @@ fn pinned(workspace: &Path) -> Result<Vec<Pinned>, CliError> {
             resolved.missing.join(", ")
         );
     }
-    for (name, reason) in &resolved.revoked {
+    warn_of_revoked(&resolved.revoked);
+    Ok(resolved.pinned)
+}
+
+/// Warns of plugins that are left out since their publishers have revoked them, each with the reason.
+pub fn warn_of_revoked(revoked: &[(String, String)]) {
+    for (name, reason) in revoked {
         tracing::warn!(
             "{name} is left out: its publisher has revoked this version ({reason}); \
              `cofferdam plugin update {name}` looks for another one"
         );
     }
-    Ok(resolved.pinned)
 }
 
 /// The names of the plugins that the user has installed, in any workspace. A store that can't be read

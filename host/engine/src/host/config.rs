@@ -15,6 +15,7 @@ use cofferdam_plugin::store::Pinned;
 use cofferdam_workspace::{Secret, WorkspaceError};
 
 /// The options that a host is opened with.
+#[derive(Clone)]
 pub struct Config {
     /// The directory that calls work on.
     pub workspace: PathBuf,
