@@ -274,7 +274,8 @@ fn a_server_whose_lock_file_is_invalid_drops_a_revoked_plugin() {
         assert!(calls(server).contains("structuredContent"));
     }
     let list = place.home_file("revoked.toml");
-    fs::write(&list, format!("version = 1\n[revoked]\n\"{digest}\" = \"it loses lines\"\n")).unwrap();
+    fs::write(&list, format!("version = 1\n[revoked]\n\"{digest}\" = \"it loses lines\"\n"))
+        .unwrap();
     ada.sign(&list);
     let again = [&["-C", &clone][..], &install[..]].concat();
     assert_contains(&place.refused(3, &again), &["revoked this version"]);

@@ -17,7 +17,7 @@ use cofferdam_engine::host::Config;
 use cofferdam_engine::runtime::blocking;
 use cofferdam_mcp::Server;
 use cofferdam_plugin::lock;
-use cofferdam_plugin::store::{Pinned, Store, StoreError};
+use cofferdam_plugin::store::{Resolved, Store};
 use cofferdam_workspace::Workspace;
 use tokio_util::sync::CancellationToken;
 
@@ -161,7 +161,9 @@ pub async fn follow(
             Err(error) => {
                 tracing::error!("the server goes on as it was: {error}");
                 if let Err(error) = drop_revoked(&server, &mut applied).await {
-                    tracing::error!("the server stops, since a revoked plugin can't be left out: {error}");
+                    tracing::error!(
+                        "the server stops, since a revoked plugin can't be left out: {error}"
+                    );
                     return stopping.cancel();
                 }
             }
@@ -172,33 +174,17 @@ pub async fn follow(
 /// Takes the plugins that their publishers have revoked out of the configuration that the server has.
 async fn drop_revoked(server: &Server, applied: &mut Config) -> Result<(), CliError> {
     let Some(directories) = Directories::find() else { return Ok(()) };
-    let (kept, revoked) = without_revoked(&directories.plugins, &applied.pinned)?;
-    if revoked.is_empty() {
+    if applied.pinned.is_empty() {
         return Ok(());
     }
-    applied.pinned = kept;
-    server.renew(applied.clone()).await.map_err(CliError::host)?;
-    setup::warn_of_revoked(&revoked);
+    let pinned = std::mem::take(&mut applied.pinned);
+    let Resolved { pinned, revoked, .. } = Store::open(&directories.plugins)?.recheck(pinned)?;
+    applied.pinned = pinned;
+    if !revoked.is_empty() {
+        server.renew(applied.clone()).await.map_err(CliError::host)?;
+        setup::warn_of_revoked(&revoked);
+    }
     Ok(())
-}
-
-/// The plugins that are not revoked; and the names of those that are, with the reasons.
-fn without_revoked(
-    plugins: &Path,
-    pinned: &[Pinned],
-) -> Result<(Vec<Pinned>, Vec<(String, String)>), StoreError> {
-    if pinned.is_empty() {
-        return Ok(Default::default());
-    }
-    let revocations = Store::open(plugins)?.revocations()?;
-    let (mut kept, mut revoked) = (Vec::new(), Vec::new());
-    for plugin in pinned {
-        match revocations.reason(plugin.locked.signer.as_ref(), &plugin.locked.digest) {
-            Some(reason) => revoked.push((plugin.name.clone(), reason.to_owned())),
-            None => kept.push(plugin.clone()),
-        }
-    }
-    Ok((kept, revoked))
 }
 
 async fn read(source: Source) -> (Result<Config, CliError>, Source) {

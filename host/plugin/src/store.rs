@@ -263,6 +263,23 @@ impl Store {
         }
         Ok(resolved)
     }
+
+    /// Separates those of the plugins that were revoked since they were found.
+    ///
+    /// # Errors
+    /// Returns an error if the file of revocations can't be read or is malformed.
+    pub fn recheck(&self, pinned: Vec<Pinned>) -> Result<Resolved, StoreError> {
+        let revocations = self.revocations()?;
+        let mut resolved = Resolved::default();
+        for plugin in pinned {
+            let Locked { signer, digest, .. } = &plugin.locked;
+            match revocations.reason(signer.as_ref(), digest) {
+                Some(reason) => resolved.revoked.push((plugin.name, reason.to_owned())),
+                None => resolved.pinned.push(plugin),
+            }
+        }
+        Ok(resolved)
+    }
 }
 
 /// Removes a file, if it exists.

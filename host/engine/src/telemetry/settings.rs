@@ -19,6 +19,7 @@ use cofferdam_plugin::http::Proxies;
 use cofferdam_plugin::source::Address;
 
 /// Where telemetry is sent, and how often. At least one signal has a target.
+#[derive(Clone)]
 pub struct Settings {
     pub(super) traces: Option<Target>,
     pub(super) metrics: Option<Target>,
@@ -36,6 +37,7 @@ pub struct Settings {
 }
 
 /// The target of one signal.
+#[derive(Clone)]
 pub(super) struct Target {
     pub(super) address: Address,
     /// Headers that may contain secrets, and are never shown.

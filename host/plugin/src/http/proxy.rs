@@ -6,6 +6,7 @@
 //! and are always reached directly.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use hyper::header;
 use hyper::{Request, StatusCode, Uri};
@@ -21,8 +22,8 @@ use cofferdam_core::policy::{Origin, OriginHost};
 const VARIABLES: [&str; 2] = ["HTTPS_PROXY", "ALL_PROXY"];
 
 /// Which origins are reached through which proxy.
-#[derive(Debug)]
-pub struct Proxies(Matcher);
+#[derive(Debug, Clone)]
+pub struct Proxies(Arc<Matcher>);
 
 /// A variable does not name a proxy that can be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +39,7 @@ pub(super) struct Proxy(Intercept);
 impl Default for Proxies {
     /// Reaches all origins directly.
     fn default() -> Self {
-        Self(Matcher::builder().build())
+        Self(Arc::new(Matcher::builder().build()))
     }
 }
 
@@ -68,7 +69,8 @@ impl Proxies {
             }
         }
         let [https, all] = VARIABLES.map(value);
-        Ok(Self(Matcher::builder().https(https).all(all).no(value("NO_PROXY")).build()))
+        let matcher = Matcher::builder().https(https).all(all).no(value("NO_PROXY")).build();
+        Ok(Self(Arc::new(matcher)))
     }
 
     /// The proxy for connections to an origin; `None` if it is reached directly.
