@@ -83,7 +83,7 @@ fn subcommands(place: &Place, command: &[&str]) -> Vec<String> {
 }
 
 /// All commands and subcommands.
-const COMMANDS: [&str; 64] = [
+const COMMANDS: [&str; 66] = [
     "",
     "backend",
     "backend compare",
@@ -112,6 +112,7 @@ const COMMANDS: [&str; 64] = [
     "mcp config",
     "pipeline",
     "plugin",
+    "plugin catalogue",
     "plugin check",
     "plugin inspect",
     "plugin install",
@@ -120,6 +121,7 @@ const COMMANDS: [&str; 64] = [
     "plugin pack",
     "plugin push",
     "plugin remove",
+    "plugin search",
     "plugin test",
     "plugin update",
     "policy",

@@ -5,6 +5,7 @@ mod bounds;
 pub mod records;
 mod refusals;
 pub mod server;
+mod web;
 
 use serde_json::{Value, json};
 

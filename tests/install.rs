@@ -1,12 +1,13 @@
 //! Third-party plugins, as a user installs them: what is asked and refused, the contents of the
 //! lock file and the store, and attacks by a workspace.
 
+mod catalogue;
 mod files;
 mod grants;
 mod hostile;
 mod registry;
 mod signatures;
-mod web;
+pub mod web;
 
 use std::fs;
 use std::path::PathBuf;

@@ -25,7 +25,7 @@ pub fn path(head: &str) -> &str {
 
 impl Place {
     /// Runs a command that also trusts the certificate authority of a server.
-    fn trusting(&self, server: &Server, args: &[&str]) -> Ended {
+    pub fn trusting(&self, server: &Server, args: &[&str]) -> Ended {
         Ended::of(self.command(args).env("SSL_CERT_FILE", server.authority()))
     }
 }

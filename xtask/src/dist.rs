@@ -20,8 +20,8 @@ use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 
 use self::tree::Tree;
-use crate::process::{announce, ask, cargo, cargo_home, native, remap, run};
-use crate::project::{Project, read, write};
+use crate::process::{announce, ask, cargo, cargo_home, native, output, remap, run};
+use crate::project::{Project, copy, read, write};
 use crate::stamp::hexadecimal;
 use crate::tasks;
 
@@ -56,9 +56,10 @@ pub fn run_all(project: &Project) -> Result<()> {
         announce(&format!("making the {}", package.name));
         packages.push((package.make)(project, &release, &tree)?);
     }
+    packages.extend(plugins(project, &release, &binary)?);
     packages.push(sbom::make(project, &release)?);
     packages.push(formats::server_json(project, &release)?);
-    write(&release.directory.join("SHA256SUMS"), sums(&packages)?)?;
+    write(&release.directory.join("SHA256SUMS"), sums(&release.directory, &packages)?)?;
     for package in &packages {
         println!("{:>6.1} MB  {}", size_of(package)?, project.shown(package));
     }
@@ -84,13 +85,30 @@ fn build(project: &Project) -> Result<PathBuf> {
     Ok(project.target.join(TARGET).join("dist/cofferdam"))
 }
 
+/// The plugins that packages leave out, the example, and a catalogue of them, which is to be signed.
+fn plugins(project: &Project, release: &Release, binary: &Path) -> Result<Vec<PathBuf>> {
+    let directory = release.directory.join("plugins");
+    let apart = tree::APART.map(|name| project.built("plugins").join(format!("{name}.wasm")));
+    let mut files = Vec::new();
+    for plugin in apart.into_iter().chain([project.built("examples/hello.wasm")]) {
+        let file = directory.join(plugin.file_name().context("a plugin has no name")?);
+        copy(&plugin, &file)?;
+        files.push(file);
+    }
+    let catalogue = directory.join("catalogue.toml");
+    let mut command = native(binary);
+    output(command.args(["plugin", "catalogue", "--output"]).arg(&catalogue).args(&files))?;
+    files.push(catalogue);
+    Ok(files)
+}
+
 /// The checksums of packages, as `sha256sum --check` reads them.
-fn sums(packages: &[PathBuf]) -> Result<String> {
+fn sums(directory: &Path, packages: &[PathBuf]) -> Result<String> {
     packages
         .iter()
         .map(|package| {
             let digest = hexadecimal(&Sha256::digest(read(package)?));
-            let name = package.file_name().unwrap_or_default().to_string_lossy();
+            let name = package.strip_prefix(directory)?.display();
             Ok(format!("{digest}  {name}\n"))
         })
         .collect()

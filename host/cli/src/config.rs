@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use contracts::{contract, contracts};
-pub use grants::registries;
+pub use grants::{catalogues, registries};
 
 use cofferdam_core::policy::{Policy, Settings};
 use cofferdam_plugin::digest::Digest;

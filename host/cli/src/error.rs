@@ -184,6 +184,7 @@ impl From<InstallError> for CliError {
             | InstallError::TrustChange { .. }
             | InstallError::Revoked { .. }
             | InstallError::Revocations { .. }
+            | InstallError::Catalogue { .. }
             | InstallError::Fetch(FetchError::Digest { .. } | FetchError::Private(..))
             | InstallError::Store(StoreError::NotAccepted { .. } | StoreError::Gone { .. }) => {
                 ErrorKind::Denied

@@ -115,6 +115,13 @@ pub enum InstallError {
         from: String,
         why: String,
     },
+    /// A catalogue is malformed, or not signed by the key that the user named.
+    #[error("{from}: {why}; nothing of this catalogue is shown")]
+    Catalogue {
+        /// The source of the catalogue.
+        from: String,
+        why: String,
+    },
     /// The plugin is not the one that the user accepted under this name.
     #[error("'{name}' is refused: {change}; a person who wants it nevertheless says {}", change.option())]
     TrustChange {

@@ -3,6 +3,7 @@
 
 pub mod acceptance;
 pub mod cache;
+pub mod catalogue;
 pub mod check;
 pub mod digest;
 pub mod distribution;

@@ -8,7 +8,7 @@ use cofferdam_core::name::ToolName;
 /// come first, then matches in the name count more than in the title, and those more than in the
 /// description. Equal matches are in the order of names.
 pub fn search<'a>(tools: impl Iterator<Item = &'a ToolEntry>, query: &str) -> Vec<&'a ToolEntry> {
-    let query = words(query);
+    let query = Words::of(query);
     let mut found: Vec<((usize, u32), ToolName, &ToolEntry)> = tools
         .filter_map(|entry| {
             let rank = rank(&entry.plugin.manifest.name, entry.tool(), &query)?;
@@ -19,24 +19,44 @@ pub fn search<'a>(tools: impl Iterator<Item = &'a ToolEntry>, query: &str) -> Ve
     found.into_iter().map(|(_, _, entry)| entry).collect()
 }
 
-/// The number of words that match, and the weight of the matches; `None` without a match.
-fn rank<S>(plugin: &str, tool: &Tool<S>, query: &[String]) -> Option<(usize, u32)> {
-    let places = [
-        (16, words(&tool.name)),
-        (8, words(plugin)),
-        (4, words(&tool.title)),
-        (1, words(&tool.description)),
-    ];
-    let name = tool.name.to_lowercase();
-    let fit = |word: &String| -> u32 {
-        let in_places = places.iter().map(|(weight, words)| {
-            let best = words.iter().map(|other| u32::from(alike(other, word))).max();
-            weight * best.unwrap_or(0)
-        });
-        in_places.sum::<u32>() + if name == *word { 64 } else { 0 }
-    };
-    let fits: Vec<u32> = query.iter().map(fit).filter(|fit| *fit > 0).collect();
-    (!fits.is_empty()).then(|| (fits.len(), fits.iter().sum()))
+fn rank<S>(plugin: &str, tool: &Tool<S>, query: &Words) -> Option<(usize, u32)> {
+    let (name, title) = (tool.name.as_str(), tool.title.as_str());
+    query.rank(name, [(16, name), (8, plugin), (4, title), (1, &tool.description)])
+}
+
+/// The words that are searched for.
+pub struct Words(Vec<String>);
+
+impl Words {
+    /// The words of a query.
+    pub fn of(query: &str) -> Self {
+        Self(words(query))
+    }
+
+    /// Whether the query has no words.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many words match something called `name`, and the weight of the matches in its texts, each
+    /// with the weight of a match in it; `None` without a match.
+    pub fn rank<const N: usize>(
+        &self,
+        name: &str,
+        texts: [(u32, &str); N],
+    ) -> Option<(usize, u32)> {
+        let places = texts.map(|(weight, text)| (weight, words(text)));
+        let name = name.to_lowercase();
+        let fit = |word: &String| -> u32 {
+            let in_places = places.iter().map(|(weight, words)| {
+                let best = words.iter().map(|other| u32::from(alike(other, word))).max();
+                weight * best.unwrap_or(0)
+            });
+            in_places.sum::<u32>() + if name == *word { 64 } else { 0 }
+        };
+        let fits: Vec<u32> = self.0.iter().map(fit).filter(|fit| *fit > 0).collect();
+        (!fits.is_empty()).then(|| (fits.len(), fits.iter().sum()))
+    }
 }
 
 /// Returns 2 for the word itself, 1 for a word that begins with it.
@@ -77,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_name_counts_more_than_a_title_and_that_more_than_a_description() {
-        let query = words("Read");
+        let query = Words::of("Read");
         let ranks = [
             rank("files", &tool("read", "Lines", "Numbers"), &query),
             rank("files", &tool("read_file", "A file", "Text"), &query),
@@ -93,10 +113,10 @@ mod tests {
 
     #[test]
     fn more_words_come_before_better_ones() {
-        let query = words("apply patch");
+        let query = Words::of("apply patch");
         let both = rank("edit", &tool("other", "x", "applies: apply a patch"), &query).unwrap();
         let one = rank("edit", &tool("patch", "Patch", "patch"), &query).unwrap();
         assert!(both > one, "{both:?} {one:?}");
-        assert_eq!(rank("edit", &tool("patch", "Patch", "patch"), &[]), None);
+        assert_eq!(rank("edit", &tool("patch", "Patch", "patch"), &Words::of("")), None);
     }
 }

@@ -160,18 +160,21 @@ impl Source {
     /// Where the list of revocations for a plugin from this source is.
     #[must_use]
     pub fn revocations(&self) -> Self {
+        let version = Version::Tag(revocation::TAG.to_owned());
         match self {
             Self::File(path) => Self::File(path.with_file_name(revocation::FILE)),
-            Self::Web(address) => {
-                let path = address.path.split('?').next().unwrap_or_default();
-                let directory = path.rfind('/').map_or("/", |at| &path[..=at]);
-                let path = format!("{directory}{}", revocation::FILE);
-                Self::Web(Address { origin: address.origin.clone(), path })
-            }
-            Self::Registry(reference) => Self::Registry(Reference {
-                version: Version::Tag(revocation::TAG.to_owned()),
-                ..reference.clone()
-            }),
+            Self::Web(address) => Self::Web(address.sibling(revocation::FILE)),
+            Self::Registry(reference) => Self::Registry(Reference { version, ..reference.clone() }),
+        }
+    }
+
+    /// The file of this name in the directory of a file or address. `None` if the name is not one, or in
+    /// a registry, which has no directories.
+    pub fn sibling(&self, name: &str) -> Option<Self> {
+        match self {
+            Self::File(path) => Some(Self::File(path.with_file_name(name))),
+            Self::Web(address) => address.sibling(name).to_string().parse().ok(),
+            Self::Registry(_) => None,
         }
     }
 
@@ -290,6 +293,13 @@ impl Address {
             Some(_) => format!("{}{reference}", self.origin).parse().ok(),
             None => reference.parse().ok(),
         }
+    }
+
+    /// The address of another file in the same directory.
+    fn sibling(&self, name: &str) -> Self {
+        let path = self.path.split('?').next().unwrap_or_default();
+        let directory = path.rfind('/').map_or("/", |at| &path[..=at]);
+        Self { origin: self.origin.clone(), path: format!("{directory}{name}") }
     }
 
     /// The address of a file whose name is that of this one and a suffix.

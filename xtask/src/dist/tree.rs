@@ -11,7 +11,7 @@ use crate::project::{Project, copy, files_below, write};
 
 /// Plugins that bring the engine of a language, and are larger than all others together. They are
 /// installed by `cofferdam plugin install`.
-const APART: [&str; 2] = ["eslint", "pyflakes"];
+pub const APART: [&str; 2] = ["eslint", "pyflakes"];
 
 /// Shells, with the place where each looks for completions.
 const SHELLS: [(&str, &str); 3] = [

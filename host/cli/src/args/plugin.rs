@@ -132,12 +132,30 @@ Examples:
         #[arg(long)]
         everywhere: bool,
     },
-    /// Publish a packed plugin in an OCI registry
+    /// Find plugins in the catalogues of your settings
     ///
-    /// FILE.minisig is published with it, where it is there. Who you are, `docker login` says.
+    /// A catalogue is a signed list of plugins on the web, in a registry or on this machine. Nothing is
+    /// installed: each plugin comes with the command that installs it.
     #[command(after_help = "\
 Examples:
-  cofferdam plugin push lines.wasm oci://ghcr.io/ada/lines:1.0")]
+  cofferdam plugin search sqlite --format text
+  cofferdam plugin search --catalogue https://example.org/catalogue.toml --key RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3")]
+    Search(Search),
+    /// Write a catalogue of plugins, to be signed and published
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin catalogue lines.wasm words.wasm --from oci://ghcr.io/ada --key ada.pub
+  minisign -Sm catalogue.toml
+  cofferdam plugin push catalogue.toml oci://ghcr.io/ada/all:catalogue")]
+    Catalogue(Catalogue),
+    /// Publish a packed plugin in an OCI registry
+    ///
+    /// FILE.minisig is published with it, where it is there. Who you are, `docker login` says. The tag
+    /// `revoked` is for a list of revoked versions, `catalogue` for a catalogue.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin push lines.wasm oci://ghcr.io/ada/lines:1.0
+  cofferdam plugin push revoked.toml oci://ghcr.io/ada/lines:revoked")]
     Push {
         /// The packed plugin
         file: PathBuf,
@@ -167,6 +185,35 @@ pub struct Install {
 /// Parses a range of versions; the error has no trait that clap needs.
 fn versions(text: &str) -> Result<semver::VersionReq, String> {
     text.parse().map_err(|error: semver::Error| error.to_string())
+}
+
+#[derive(Debug, Args)]
+pub struct Search {
+    /// What to look for, in names, tools and descriptions; all plugins where nothing is named
+    pub words: Vec<String>,
+    /// Look in this catalogue instead: a file, an https:// address or an oci:// reference
+    #[arg(long, value_name = "SOURCE", requires = "key")]
+    pub catalogue: Option<String>,
+    /// The minisign key that has to have signed it, or the file of one
+    #[arg(long, value_name = "KEY|FILE", requires = "catalogue")]
+    pub key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Catalogue {
+    /// The packed plugins
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Where they are published: an https:// address that ends with a slash, or the beginning of oci://
+    /// references [default: beside the catalogue]
+    #[arg(long, value_name = "PREFIX")]
+    pub from: Option<String>,
+    /// The minisign key that signs them, or the file of one
+    #[arg(long, value_name = "KEY|FILE")]
+    pub key: Option<String>,
+    /// Where the catalogue goes
+    #[arg(long, short, default_value = "catalogue.toml")]
+    pub output: PathBuf,
 }
 
 #[derive(Debug, Args)]

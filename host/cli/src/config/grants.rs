@@ -12,7 +12,7 @@ use toml_edit::{
 
 use super::ConfigError;
 use cofferdam_core::policy::{
-    Capabilities, Files, GrantSettings, Policy, RegistrySettings, Settings,
+    Capabilities, CatalogueSettings, Files, GrantSettings, Policy, RegistrySettings, Settings,
 };
 use cofferdam_workspace::bounded_text;
 
@@ -255,6 +255,14 @@ pub fn has_entry(path: &Path, plugin: &str) -> Result<bool, ConfigError> {
 /// `Io` if the file can't be read; `Malformed` or `Invalid` if its contents are wrong.
 pub fn registries(path: &Path) -> Result<BTreeMap<String, RegistrySettings>, ConfigError> {
     Ok(read(path)?.registries)
+}
+
+/// Returns the catalogues of plugins in the user's own settings.
+///
+/// # Errors
+/// `Io` if the file can't be read; `Malformed` or `Invalid` if its contents are wrong.
+pub fn catalogues(path: &Path) -> Result<BTreeMap<String, CatalogueSettings>, ConfigError> {
+    Ok(read(path)?.catalogues)
 }
 
 fn read(path: &Path) -> Result<Settings, ConfigError> {

@@ -20,6 +20,7 @@ use cofferdam_plugin::acceptance::by;
 use cofferdam_plugin::distribution::Distribution;
 use cofferdam_plugin::lock::{FILE, Lock, Locked};
 use cofferdam_plugin::registry::Registry;
+use cofferdam_plugin::signature::Signer;
 use cofferdam_plugin::source::{Source, SourceOrigin};
 use cofferdam_plugin::store::Store;
 use cofferdam_workspace::Workspace;
@@ -139,23 +140,24 @@ pub fn built_in() -> Result<BTreeSet<String>, CliError> {
 
 /// Turns the options about a plugin's origin into a [`Wish`].
 pub fn wish(accepted: &Accepted) -> Result<Wish, CliError> {
-    let key = accepted.key.as_deref().map(|key| {
-        // A file of this name is read; a key itself, 56 characters of base64, is not expected to be
-        // a file's name.
-        let text = if Path::new(key).is_file() {
-            setup::read_input(Path::new(key))?
-        } else {
-            key.to_owned()
-        };
-        text.parse().map_err(|error| CliError::usage(format!("--key: {error}")))
-    });
     Ok(Wish {
-        key: key.transpose()?,
+        key: accepted.key.as_deref().map(key).transpose()?,
         digest: None,
         accept_signer: accepted.accept_signer,
         accept_source: accepted.accept_source,
         range: None,
     })
+}
+
+/// The key that `--key` names.
+pub fn key(key: &str) -> Result<Signer, CliError> {
+    // A file of this name is read; a key itself, 56 characters of base64, is not expected to be
+    // a file's name.
+    let text = match Path::new(key).is_file() {
+        true => setup::read_input(Path::new(key))?,
+        false => key.to_owned(),
+    };
+    text.parse().map_err(|error| CliError::usage(format!("--key: {error}")))
 }
 
 pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, CliError> {
@@ -266,13 +268,15 @@ pub fn unchanged(name: &str, locked: &Locked) -> Value {
     })
 }
 
-fn source(session: &Session, name: &str) -> Result<Source, CliError> {
+/// The source that the user named.
+pub fn source(session: &Session, name: &str) -> Result<Source, CliError> {
     if name.contains("://") {
         return name.parse().map_err(|error| CliError::usage(format!("{error}")));
     }
     if !Path::new(name).exists() {
         return Err(CliError::usage(format!(
-            "{name}: there is no such file, and {FILE} has no plugin of that name"
+            "{name}: there is no such file, and {FILE} has no plugin of that name; \
+             `cofferdam plugin search {name}` looks in the catalogues of your settings"
         )));
     }
     let here = std::env::current_dir()?;

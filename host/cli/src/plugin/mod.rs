@@ -1,5 +1,6 @@
 //! `cofferdam plugin`: the subcommands, and `list`, `inspect` and `pack` themselves.
 
+mod catalogue;
 mod check;
 pub(super) mod install;
 mod new;
@@ -44,6 +45,8 @@ pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Res
             install::remove(global, name, *everywhere, output)
         }
         PluginCommand::Update(args) => update::execute(global, args, output),
+        PluginCommand::Search(args) => catalogue::search(global, args, output),
+        PluginCommand::Catalogue(args) => catalogue::write(args, output),
         PluginCommand::Push { file, reference } => push::execute(file, reference, output),
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::install::InstallError;
 use crate::output::Output;
 use crate::{CliError, exit, setup};
+use cofferdam_plugin::catalogue::{self, Catalogue};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::distribution::oci::Artifact;
 use cofferdam_plugin::pack;
@@ -25,8 +26,10 @@ pub fn execute(file: &Path, reference: &str, output: &Output) -> Result<u8, CliE
         )));
     }
     let bytes = std::fs::read(file).map_err(|error| usage(&error))?;
-    if matches!(&reference.version, Version::Tag(tag) if tag == revocation::TAG) {
-        return push_list(file, &reference, &bytes, output);
+    if let Version::Tag(tag) = &reference.version
+        && let Some(list) = list(tag, file, &bytes)?
+    {
+        return push_list(file, &reference, &list, output);
     }
     let manifest =
         pack::manifest(&bytes, &pack::called(file), Some(file)).map_err(|error| usage(&error))?;
@@ -69,24 +72,50 @@ fn signature(file: &Path) -> Result<Option<String>, CliError> {
     beside.is_file().then(|| setup::read_input(&beside)).transpose()
 }
 
-/// Publishes a list of revocations, which has to be signed.
+/// A signed list that is published under a tag of its own.
+struct SignedList<'a> {
+    bytes: &'a [u8],
+    description: &'static str,
+    /// What it is a list of, for the document to print.
+    of: &'static str,
+    entries: usize,
+}
+
+/// Reads the list that belongs under this tag; `None` under other tags.
+fn list<'a>(tag: &str, file: &Path, bytes: &'a [u8]) -> Result<Option<SignedList<'a>>, CliError> {
+    let usage =
+        |error: &dyn std::fmt::Display| CliError::usage(format!("{}: {error}", file.display()));
+    let (description, of, entries) = match tag {
+        revocation::TAG => {
+            let list = List::parse(bytes).map_err(|error| usage(&error))?;
+            ("Which versions of this plugin must not run any more", "revoked", list.revoked.len())
+        }
+        catalogue::TAG => {
+            let list = Catalogue::parse(bytes, None).map_err(|error| usage(&error))?;
+            ("A catalogue of plugins", "plugins", list.plugins.len())
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(SignedList { bytes, description, of, entries }))
+}
+
+/// Publishes a list, which has to be signed.
 fn push_list(
     file: &Path,
     reference: &Reference,
-    bytes: &[u8],
+    list: &SignedList<'_>,
     output: &Output,
 ) -> Result<u8, CliError> {
-    let usage = |why: String| CliError::usage(format!("{}: {why}", file.display()));
-    let list = List::parse(bytes).map_err(|error| usage(error.to_string()))?;
     let signature = signature(file)?.ok_or_else(|| {
-        usage(format!("it is not signed: `minisign -Sm {}` signs it", file.display()))
+        let file = file.display();
+        CliError::usage(format!("{file}: it is not signed: `minisign -Sm {file}` signs it"))
     })?;
     let artifact = Artifact {
-        bytes,
+        bytes: list.bytes,
         signature: Some(&signature),
-        name: revocation::TAG,
+        name: list.of,
         version: "1",
-        description: "Which versions of this plugin must not run any more",
+        description: list.description,
         license: None,
         imports: &[],
     };
@@ -94,7 +123,7 @@ fn push_list(
     output.document(&json!({
         "reference": reference.to_string(),
         "by_digest": by_digest,
-        "revoked": list.revoked.len(),
+        list.of: list.entries,
     }))?;
     Ok(exit::OK)
 }

@@ -56,8 +56,8 @@ pub use role::Role;
 pub use scope::{OWN, Scope, ScopeError, folded, folded_place, is_own, protected};
 pub use secret_files::{SecretFiles, SecretSettings};
 pub use settings::{
-    AgentSettings, GrantSettings, OneOrMore, ProgramSettings, RegistrySettings, RoleSettings,
-    SandboxTier, Settings,
+    AgentSettings, CatalogueSettings, GrantSettings, OneOrMore, ProgramSettings, RegistrySettings,
+    RoleSettings, SandboxTier, Settings,
 };
 
 /// The user's settings, checked.

@@ -60,6 +60,9 @@ pub struct Settings {
     /// Registries of plugins that use other origins for tokens or content, by name
     /// (`registry.example:5000`). Only the user's own settings count.
     pub registries: BTreeMap<String, RegistrySettings>,
+    /// Lists of plugins that `cofferdam plugin search` looks in, by a name for them. Only the user's own
+    /// settings count.
+    pub catalogues: BTreeMap<String, CatalogueSettings>,
     /// Limits of every call and envelope.
     pub limits: LimitSettings,
     /// How long commits are kept for undo.
@@ -133,6 +136,16 @@ pub struct RegistrySettings {
     pub tokens: Option<Origin>,
     /// Origins with private addresses that it may redirect to for content.
     pub content: Vec<Origin>,
+}
+
+/// A signed list of plugins.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CatalogueSettings {
+    /// Where it is: an absolute path, an `https://` address, or `oci://REGISTRY/REPOSITORY:catalogue`.
+    pub source: String,
+    /// The minisign key that signs it.
+    pub key: String,
 }
 
 /// What one plugin is granted. Omitted capabilities are not granted.
