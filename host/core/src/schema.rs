@@ -8,7 +8,7 @@ mod compact;
 use std::collections::HashMap;
 use std::fmt;
 
-pub use compact::{ALIASES, IMAGE, compact};
+pub use compact::{ALIASES, CONTENT, compact};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
 use schemars::JsonSchema;

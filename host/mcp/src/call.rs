@@ -22,7 +22,7 @@ use super::connection::{self, Connection, Request, client_name};
 use super::offer::Offer;
 use super::results::AnsweredCall;
 use super::tasks::{self, Admitted, End, Found, Job};
-use cofferdam_core::envelope::{Answer, take_image};
+use cofferdam_core::envelope::{Answer, take_parts};
 use cofferdam_core::outcome::{DenialCode, Failure, Outcome, Status};
 use cofferdam_core::schema::similar;
 use cofferdam_engine::call::{Observer, Session};
@@ -223,7 +223,7 @@ impl Server {
             client_name: client_name(context),
             agent: self.shared.agent.clone(),
             hold: self.shared.hold,
-            images: true,
+            parts: true,
             ..RunOptions::default()
         };
         let over = CancellationToken::new();
@@ -290,8 +290,8 @@ impl Server {
             Outcome::Executed(mut output) => {
                 let role = offer.host.role(role).ok().flatten();
                 let entry = offer.host.registry().resolve(tool, role).ok();
-                let image = entry.and_then(|entry| take_image(&entry.tool().output, &mut output));
-                results.result(call, output, image)
+                let parts = entry.map(|entry| take_parts(&entry.tool().output, &mut output));
+                results.result(call, output, parts.unwrap_or_default())
             }
             Outcome::Failed(Failure { code, message, detail, .. }) => {
                 let nearest = match code.as_str() == DenialCode::ToolNotInRole.as_str() {

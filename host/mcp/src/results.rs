@@ -6,13 +6,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rmcp::model::{CallToolResult, ContentBlock, Resource};
+use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::{Map, Value, json};
 use url::Url;
 use uuid::Uuid;
 
 use super::text;
-use cofferdam_core::envelope::Image;
+use cofferdam_core::envelope::{Kind, Part, Parts};
 use cofferdam_engine::call::{SecretRead, Session};
 use cofferdam_workspace::{KeptOutput, Workspace};
 
@@ -30,6 +30,9 @@ const MAX_PART_BYTES: u64 = 8 << 20;
 
 /// The prefix of the addresses.
 const ADDRESS: &str = "cofferdam://results/";
+
+/// The beginning of the address of content that stands in a result itself; its number follows.
+const PART_ADDRESS: &str = "cofferdam://parts/";
 
 /// The addresses as a URI template (RFC 6570).
 pub(super) const TEMPLATE: &str = "cofferdam://results/{id}{?offset,length}";
@@ -109,12 +112,12 @@ pub(super) struct AnsweredCall<'a> {
 
 impl Results {
     /// Returns an answer within its budget as structured content for programs, and as [`text`] for
-    /// models; a larger one as a link. An image is a block after them.
+    /// models; a larger one as a link. Content that is not JSON stands in blocks after them.
     pub(super) fn result(
         &self,
         call: AnsweredCall<'_>,
         answer: Value,
-        image: Option<Image>,
+        parts: Parts,
     ) -> CallToolResult {
         let (json, text) = (answer.to_string(), text::of(&answer));
         let bytes = json.len();
@@ -132,8 +135,8 @@ impl Results {
             };
             (content, json!({"stored": {"uri": uri, "bytes": bytes}}))
         };
-        let image = image.map(|image| ContentBlock::image(image.data, image.mime_type));
-        let mut result = CallToolResult::success(content.into_iter().chain(image).collect());
+        let mut result = CallToolResult::success(content);
+        add_parts(&mut result, parts);
         result.structured_content = Some(structured);
         result
     }
@@ -353,6 +356,26 @@ fn refers_elsewhere(schema: &Value) -> bool {
     }
 }
 
+/// Adds content that is not JSON, each in the block that clients have for it.
+fn add_parts(result: &mut CallToolResult, Parts { parts, left_out }: Parts) {
+    let block = |(index, Part { mime_type, data }): (usize, Part), kind: Kind| match kind {
+        Kind::Image => ContentBlock::image(data, mime_type),
+        Kind::Audio => ContentBlock::audio(data, mime_type),
+        Kind::Other => {
+            let contents = ResourceContents::blob(data, format!("{PART_ADDRESS}{}", index + 1));
+            ContentBlock::resource(contents.with_mime_type(mime_type))
+        }
+    };
+    for (index, part) in parts.into_iter().enumerate() {
+        let kind = part.kind();
+        result.content.push(block((index, part), kind));
+    }
+    if left_out > 0 {
+        let note = format!("[{left_out} more parts are left out: they are too many or too large]");
+        result.content.push(ContentBlock::text(note));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -375,7 +398,7 @@ mod tests {
         let results = Results::default();
         let answer = json!({"text": "é".repeat(20_000)});
         let whole = answer.to_string();
-        let result = results.result(call(Some("reader"), 1000), answer, None);
+        let result = results.result(call(Some("reader"), 1000), answer, Parts::default());
         let stored = &result.structured_content.as_ref().unwrap()["stored"];
         assert_eq!(stored["bytes"], whole.len());
         let uri = stored["uri"].as_str().unwrap();
@@ -437,24 +460,24 @@ mod tests {
     fn a_text_is_not_escaped_and_stands_once() {
         let results = Results::default();
         let answer = json!({"path": "a.py", "content": "print(\"é\")\n", "total_lines": 1});
-        let result = results.result(call(None, 1000), answer.clone(), None);
+        let result = results.result(call(None, 1000), answer.clone(), Parts::default());
         let content = serde_json::to_value(&result.content).unwrap();
         let text = "{\"path\":\"a.py\",\"total_lines\":1}\nprint(\"é\")\n";
         assert_eq!(content, json!([{"type": "text", "text": text}]));
         assert_eq!(result.structured_content, Some(answer));
-        let short = results.result(call(None, 1000), json!({"changed": true}), None);
+        let short = results.result(call(None, 1000), json!({"changed": true}), Parts::default());
         let short = serde_json::to_value(&short.content).unwrap();
         assert_eq!(short[0]["text"], r#"{"changed":true}"#);
     }
 
     #[test]
-    fn an_image_is_a_block_after_its_description() {
+    fn content_that_is_not_json_stands_in_blocks_of_its_own() {
         let results = Results::default();
         let answer = json!({"path": "a.png", "image": {"mime_type": "image/png", "width": 1}});
-        let image =
-            || Some(Image { mime_type: "image/png".to_owned(), data: "iVBO".repeat(10_000) });
-        let block =
-            json!({"type": "image", "data": image().unwrap().data, "mimeType": "image/png"});
+        let data = "iVBO".repeat(10_000);
+        let part = |mime_type: &str| Part { mime_type: mime_type.to_owned(), data: data.clone() };
+        let image = || Parts { parts: vec![part("image/png")], left_out: 0 };
+        let block = json!({"type": "image", "data": data, "mimeType": "image/png"});
         let result = results.result(call(None, 1000), answer.clone(), image());
         let content = serde_json::to_value(&result.content).unwrap();
         assert_eq!(content, json!([{"type": "text", "text": answer.to_string()}, block]));
@@ -464,6 +487,13 @@ mod tests {
         let result = results.result(call(None, 1000), long, image());
         let content = serde_json::to_value(&result.content).unwrap();
         assert_eq!((&content[1]["type"], &content[2]), (&json!("resource_link"), &block));
+        let parts = Parts { parts: ["audio/wav", "text/csv"].map(part).into(), left_out: 2 };
+        let result = results.result(call(None, 1000), json!({}), parts);
+        let content = serde_json::to_value(&result.content).unwrap();
+        let audio = json!({"type": "audio", "data": data, "mimeType": "audio/wav"});
+        let resource = json!({"uri": "cofferdam://parts/2", "mimeType": "text/csv", "blob": data});
+        assert_eq!((&content[1], &content[2]["resource"]), (&audio, &resource));
+        assert!(content[3]["text"].as_str().unwrap().contains("2 more parts are left out"));
     }
 
     #[test]
@@ -481,7 +511,8 @@ mod tests {
             bytes,
         };
         let outputs = vec![output("a.1.stderr", bytes), output("gone.1.stdout", 1 << 30)];
-        let mut result = results.result(call(Some("reader"), 1000), json!({"text": "x"}), None);
+        let mut result =
+            results.result(call(Some("reader"), 1000), json!({"text": "x"}), Parts::default());
         results.add_outputs(call(Some("reader"), 1000), &mut result, outputs);
         let result = serde_json::to_value(result).unwrap();
         let content = result["content"].as_array().unwrap();
@@ -521,7 +552,8 @@ mod tests {
         let large = "x".repeat(MAX_KEPT_BYTES / 6);
         let uris: Vec<String> = (0..4)
             .map(|_| {
-                let result = results.result(call(None, 10), json!({"text": large}), None);
+                let result =
+                    results.result(call(None, 10), json!({"text": large}), Parts::default());
                 let stored = &result.structured_content.unwrap()["stored"];
                 stored["uri"].as_str().unwrap().to_owned()
             })

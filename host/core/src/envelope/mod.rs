@@ -5,7 +5,7 @@
 //! [`cofferdam_engine::dispatch`] checks names and arguments.
 
 mod actions;
-mod image;
+mod content;
 mod json;
 mod lenient;
 mod mistakes;
@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use image::{Image, take_image};
+pub use content::{KEPT, Kind, Part, Parts, drop_parts, take_parts};
 pub use json::MAX_VALUES;
 pub use json::parse;
 pub use json::{count, parse_answer, parse_counted, size};

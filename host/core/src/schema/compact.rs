@@ -4,7 +4,7 @@
 //! | left out | reason |
 //! |---|---|
 //! | `$id`, `$comment`, `title`, `examples`, the usual `$schema` | they are not checked, and the tool has a name and a description |
-//! | `x-aliases`, `x-image` | models need one name; the host sends images apart |
+//! | `x-aliases`, `x-content` | models need one name; the host sends content apart |
 //! | descriptions that only repeat the property's name | they add nothing |
 //! | `"default": false` of a boolean | it is the usual default of an optional one |
 //! | keywords with their default value: `"minLength": 0`, `"required": []`, ... | JSON Schema's own defaults (2020-12, Validation, sections 6 and 9) |
@@ -21,9 +21,9 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// The keyword of a property with the other names under which the host accepts it.
 pub const ALIASES: &str = "x-aliases";
 
-/// The keyword of the property of an output schema that is an image: an object with `mime_type`, and
-/// `data` in base64.
-pub const IMAGE: &str = "x-image";
+/// The keyword of an object in an output schema that is content with a media type
+/// ([`envelope::take_parts`](crate::envelope::take_parts)).
+pub const CONTENT: &str = "x-content";
 
 /// The keyword of an input schema with the arguments that scripts give by default.
 const SCRIPTS: &str = "x-scripts";
@@ -195,7 +195,7 @@ fn shorten(schema: &mut Value, name: Option<&str>) {
         let Some(fields) = schema.as_object_mut() else { return };
         let is_boolean = fields.get("type").is_some_and(|kind| kind == "boolean");
         fields.retain(|key, value| match key.as_str() {
-            "$id" | "$comment" | "title" | "examples" | ALIASES | IMAGE | SCRIPTS => false,
+            "$id" | "$comment" | "title" | "examples" | ALIASES | CONTENT | SCRIPTS => false,
             "description" => {
                 let text = value.as_str().unwrap_or_default();
                 !text.is_empty() && Some(letters(text)) != name.map(letters)

@@ -48,8 +48,8 @@ pub struct RunOptions {
     pub hold: bool,
     /// Leave notices for the session to later calls: only the host sees the results.
     pub leave_notices: bool,
-    /// Whether results contain the bytes of images.
-    pub images: bool,
+    /// Whether results contain the bytes of images and other content that is not JSON.
+    pub parts: bool,
     /// The origin of the calls, for telemetry.
     pub origin: Origin,
 }

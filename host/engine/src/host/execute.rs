@@ -15,7 +15,7 @@ use crate::call::{Control, Stop};
 use crate::capability::CallContext;
 use crate::dispatch::{self, GrantedCall};
 use crate::runtime::{Answer, CallRequest, LoadError, Prepared, blocking};
-use cofferdam_core::envelope::take_image;
+use cofferdam_core::envelope::drop_parts;
 use cofferdam_core::outcome::{Failure, Outcome};
 use cofferdam_core::policy::Limits;
 use cofferdam_plugin::registry::ToolEntry;
@@ -149,10 +149,10 @@ pub(super) fn outcome(
     match answer {
         Ok(Ok(output)) => {
             let mut outcome = dispatch::checked(tool, &output);
-            if !active.run.options.images
+            if !active.run.options.parts
                 && let Outcome::Executed(answer) = &mut outcome
             {
-                take_image(&tool.tool().output, answer);
+                drop_parts(&tool.tool().output, answer);
             }
             outcome
         }

@@ -56,7 +56,7 @@ impl Host {
         // The client's request was about the caller.
         let origin = Origin { request: None, ..options.origin };
         let observer = Some(observer);
-        let options = RunOptions { atomic: true, images: false, observer, origin, ..options };
+        let options = RunOptions { atomic: true, parts: false, observer, origin, ..options };
         Arc::new(CallsOfTool {
             host: self.clone(),
             options,

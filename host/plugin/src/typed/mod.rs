@@ -420,7 +420,7 @@ impl Function<'_> {
             fallbacks: BTreeMap::new(),
             repeats: None,
             input: schema::object(properties, required),
-            output: schema::wrapped("result", answer.map_err(answers)?),
+            output: schema::with_content(schema::wrapped("result", answer.map_err(answers)?)),
             failure: failure.map_err(answers)?.map(|error| schema::wrapped("error", Some(error))),
             examples: Vec::new(),
         })

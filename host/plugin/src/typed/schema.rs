@@ -11,6 +11,8 @@ use wasmparser::component_types::{
 use wasmparser::types::TypesRef;
 
 use super::docs::TypeDocs;
+use cofferdam_core::envelope::KEPT;
+use cofferdam_core::schema::CONTENT;
 use cofferdam_text::shorten;
 
 /// The largest nesting depth of types. A level of types is at most four levels of a schema, and
@@ -245,6 +247,24 @@ pub(super) fn object(properties: Map<String, Value>, required: Vec<Value>) -> Va
         "required": required,
         "additionalProperties": false,
     })
+}
+
+/// Marks what is content with a media type in the output schema of a function: a record with the string
+/// `mime-type` and the bytes `data`, or a list of them. MCP clients get the bytes apart, so an answer may
+/// lack them.
+pub(super) fn with_content(mut output: Value) -> Value {
+    for place in ["/properties/result", "/properties/result/items"] {
+        let Some(record) = output.pointer_mut(place) else { continue };
+        let fields = &record["properties"];
+        if fields["mime-type"]["type"] == "string" && fields["data"]["contentEncoding"] == "base64"
+        {
+            record[CONTENT] = KEPT.into();
+            if let Some(required) = record["required"].as_array_mut() {
+                required.retain(|name| name != "data");
+            }
+        }
+    }
+    output
 }
 
 /// The schema of an object with a value as its only field; without a schema, of an empty object.

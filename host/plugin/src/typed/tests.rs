@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 use wasm_encoder::{ComponentSection as _, CustomSection};
 
 use super::*;
+use cofferdam_core::envelope::KEPT;
+use cofferdam_core::schema::CONTENT;
 
 /// A component that re-exports what it imports: `functions` are the types of its functions `f0`,
 /// `f1`, ... in terms of `types`. It can't be run, and has the same types as one that can.
@@ -603,4 +605,29 @@ fn texts_beside_a_component_describe_types_as_well() {
     assert_eq!(docs.function(None, "run"), Some("Runs."));
     let point = docs.ty(Some("add"), "point").unwrap();
     assert_eq!((point.docs.as_deref(), point.items["x"].as_str()), (Some("A place."), "Across."));
+}
+
+/// Clients get the bytes apart, so an answer may lack them; an argument may not.
+#[test]
+fn bytes_with_a_media_type_are_content() {
+    let types = r#"(type $record (record (field "mime-type" string) (field "data" (list u8))))
+      (import "content" (type $content (eq $record)))
+      (type $other (record (field "type" string) (field "data" (list u8))))
+      (import "other" (type $plain (eq $other)))"#;
+    for (function, place, wanted) in [
+        ("(result $content)", "/properties/result", json!(KEPT)),
+        ("(result (result $content))", "/properties/result", json!(KEPT)),
+        ("(result (list $content))", "/properties/result/items", json!(KEPT)),
+        ("(result $plain)", "/properties/result", Value::Null),
+        ("(param \"c\" $content)", "/properties/result", Value::Null),
+    ] {
+        let derived = derive_text(&component(types, &[function])).unwrap();
+        let [tool] = derived.manifest.tools.as_slice() else { panic!("{derived:?}") };
+        let record = tool.output.pointer(place).unwrap_or(&Value::Null);
+        assert_eq!(record[CONTENT], wanted, "{function}: {record}");
+        let required = record["required"].as_array().map(Vec::len);
+        assert_eq!(required == Some(1), wanted == KEPT, "{record}");
+        assert_eq!(tool.input["properties"]["c"][CONTENT], Value::Null);
+    }
+    assert_eq!(schema::with_content(json!({"properties": {}})), json!({"properties": {}}));
 }

@@ -92,6 +92,22 @@ impl Conformance {
         Self::say(args, context)
     }
 
+    fn test_image_content(_: Value, _: &Context) -> Result<Value, ToolError> {
+        Ok(json!({"content": content("image/png")}))
+    }
+
+    fn test_audio_content(_: Value, _: &Context) -> Result<Value, ToolError> {
+        Ok(json!({"content": content("audio/wav")}))
+    }
+
+    fn test_embedded_resource(_: Value, _: &Context) -> Result<Value, ToolError> {
+        Ok(json!({"content": content("application/octet-stream")}))
+    }
+
+    fn test_multiple_content_types(_: Value, _: &Context) -> Result<Value, ToolError> {
+        Ok(json!({"parts": [content("image/png"), content("text/csv")]}))
+    }
+
     fn wait(args: Wait, _: &Context) -> Result<Value, ToolError> {
         progress::report(1, None, "waiting");
         loop {
@@ -112,6 +128,11 @@ impl Conformance {
     }
 }
 
+/// Content of a type; the bytes are as good as any.
+fn content(mime_type: &str) -> Value {
+    json!({"mime_type": mime_type, "data": "iVBORw0KGgo="})
+}
+
 plugin!(Conformance {
     test_simple_text = say,
     test_error_handling,
@@ -130,6 +151,10 @@ plugin!(Conformance {
     protocol_error_job,
     confirm_delete = say,
     test_tool_with_task = say_slowly,
+    test_image_content,
+    test_audio_content,
+    test_embedded_resource,
+    test_multiple_content_types,
     wait,
     until,
 });
