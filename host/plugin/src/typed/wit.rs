@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use wasmparser::WasmFeatures;
 use wasmparser::component_types::{
     ComponentAnyTypeId, ComponentDefinedType, ComponentDefinedTypeId, ComponentEntityType,
     ComponentFuncTypeId, ComponentInstanceType, ComponentItem, ComponentValType, ResourceId,
@@ -31,7 +32,8 @@ const ELLIPSIS: &str = "/* ... */";
 /// # Errors
 /// [`TypedError::Malformed`] if the bytes are not a component.
 pub fn text(component: &[u8]) -> Result<String, TypedError> {
-    let Component { types, imports, exports, sections } = Component::read(component)?;
+    let Component { types, imports, exports, sections } =
+        Component::read(component, WasmFeatures::all())?;
     let docs = sections.get(docs::SECTION).and_then(|section| Docs::read(section).ok());
     let docs = docs.unwrap_or_default();
     let types = types.as_ref();
