@@ -167,3 +167,27 @@ fn pool(generation: Generation, workers: usize) -> PoolingAllocationConfig {
     }
     pool
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn code_is_kept_apart_for_each_generation() {
+        let engine = Engine::new(1, &Clock::start().unwrap()).unwrap();
+        let concurrent = engine.concurrent(1).unwrap();
+        assert_eq!((engine.is_concurrent(), concurrent.is_concurrent()), (false, true));
+        assert_ne!(engine.settings(), concurrent.settings());
+        for (generation, engine) in [(Generation::Wasi02, engine), (Generation::Wasi03, concurrent)]
+        {
+            let compiler = wasmtime::Engine::new(&code(generation)).unwrap();
+            let hash = |engine: &wasmtime::Engine| {
+                let mut hasher = DefaultHasher::new();
+                engine.precompile_compatibility_hash().hash(&mut hasher);
+                hasher.finish()
+            };
+            assert_eq!(hash(&compiler), hash(&engine));
+        }
+    }
+}
