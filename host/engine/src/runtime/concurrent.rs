@@ -14,7 +14,7 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 use tokio::runtime::Handle;
-use wasmtime::component::InstancePre;
+use wasmtime::component::{Func, Instance, InstancePre, Val};
 use wasmtime::{Error, Result, Store, Trap};
 
 use super::engine::CALL_STACK;
@@ -103,28 +103,52 @@ pub(super) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     })
 }
 
-/// Calls a tool in a new instance of a plugin that takes the tool's name and JSON.
+/// Creates an instance.
+///
+/// # Errors
+/// The error that ended it.
+pub(super) fn instantiate(
+    store: &mut Store<CallState>,
+    plugin: &InstancePre<CallState>,
+) -> Result<Instance> {
+    let control = Arc::clone(store.data().control());
+    run(&control, plugin.instantiate_async(store))
+}
+
+/// Calls a function, asynchronous or not.
 ///
 /// # Errors
 /// The error that ended the instance.
 pub(super) fn call(
     store: &mut Store<CallState>,
+    function: Func,
+    parameters: &[Val],
+    results: &mut [Val],
+) -> Result<()> {
+    let control = Arc::clone(store.data().control());
+    run(&control, function.call_async(store, parameters, results))
+}
+
+/// Calls a tool in a new instance of a plugin that takes the tool's name and JSON.
+///
+/// # Errors
+/// The error that ended the instance.
+pub(super) fn call_with_json(
+    store: &mut Store<CallState>,
     plugin: &InstancePre<CallState>,
     arguments: (&str, &str, &CallContext),
 ) -> Result<Result<String, ToolError>> {
+    let instance = instantiate(store, plugin)?;
+    let missing = || Error::msg(format!("the component does not export {TOOLS}"));
+    let tools = instance.get_export_index(&mut *store, None, TOOLS).ok_or_else(missing)?;
+    let call = instance.get_export_index(&mut *store, Some(&tools), "call");
+    let call = call.ok_or_else(missing)?;
+    let function = instance
+        .get_typed_func::<(&str, &str, &CallContext), (Result<String, ToolError>,)>(
+            &mut *store,
+            &call,
+        )?;
     let control = Arc::clone(store.data().control());
-    run(&control, async {
-        let instance = plugin.instantiate_async(&mut *store).await?;
-        let missing = || Error::msg(format!("the component does not export {TOOLS}"));
-        let tools = instance.get_export_index(&mut *store, None, TOOLS).ok_or_else(missing)?;
-        let call = instance.get_export_index(&mut *store, Some(&tools), "call");
-        let call = call.ok_or_else(missing)?;
-        let function = instance
-            .get_typed_func::<(&str, &str, &CallContext), (Result<String, ToolError>,)>(
-                &mut *store,
-                &call,
-            )?;
-        let (answer,) = function.call_async(&mut *store, arguments).await?;
-        Ok(answer)
-    })
+    let (answer,) = run(&control, function.call_async(store, arguments))?;
+    Ok(answer)
 }

@@ -62,7 +62,7 @@ fn call_here(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstan
     };
     let ended = in_instance(prepared, context, |store, lane| match lane.tools()? {
         Tools::Json(plugin) if lane.engine.is_concurrent() => {
-            concurrent::call(store, plugin.instance_pre(), (tool, args, &given))
+            concurrent::call_with_json(store, plugin.instance_pre(), (tool, args, &given))
         }
         Tools::Json(plugin) => {
             let plugin = plugin.instantiate(&mut *store)?;

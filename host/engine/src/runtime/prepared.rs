@@ -90,7 +90,7 @@ impl LaneOfPlugin {
 impl Prepared {
     /// Whether it uses WASI 0.3.
     pub(super) fn is_concurrent(&self) -> bool {
-        self.lane().engine.is_concurrent()
+        self.lanes[0].engine.is_concurrent()
     }
 
     /// The plugin in the lane of this thread.

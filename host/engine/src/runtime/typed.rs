@@ -2,7 +2,6 @@
 //! JSON arguments and a JSON result.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
@@ -131,10 +130,9 @@ impl Typed {
         let index = self.functions.get(tool).ok_or_else(missing)?;
         let args: Value =
             serde_json::from_str(args).map_err(|error| Error::msg(error.to_string()))?;
-        let control = Arc::clone(store.data().control());
         let instance = match self.is_concurrent {
             false => self.pre.instantiate(&mut *store)?,
-            true => concurrent::run(&control, self.pre.instantiate_async(&mut *store))?,
+            true => concurrent::instantiate(store, &self.pre)?,
         };
         let function = instance.get_func(&mut *store, index).ok_or_else(missing)?;
         let ty = function.ty(&*store);
@@ -146,10 +144,7 @@ impl Typed {
         let mut results = vec![Val::Bool(false); types.len()];
         match self.is_concurrent {
             false => function.call(&mut *store, &parameters, &mut results)?,
-            true => concurrent::run(
-                &control,
-                function.call_async(&mut *store, &parameters, &mut results),
-            )?,
+            true => concurrent::call(store, function, &parameters, &mut results)?,
         }
         let answer = match (results.first(), types.first()) {
             (Some(value), Some(ty)) => answer(value, ty, &store.data().context),

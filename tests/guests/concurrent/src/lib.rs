@@ -174,6 +174,9 @@ impl bindings::Guest for Concurrent {
             "yield" => loop {
                 wit_bindgen::yield_async().await;
             },
+            "calls" => loop {
+                monotonic_clock::wait_for(0).await;
+            },
             "future" => {
                 let (writer, reader) = wit_future::new(|| Ok(()));
                 let _: Result<(), wasip3::cli::types::ErrorCode> = reader.await;
@@ -181,10 +184,10 @@ impl bindings::Guest for Concurrent {
             }
             "waits" => {
                 let waits = || monotonic_clock::wait_for(u64::MAX);
-                join_all((0..1_000_000).map(|_| waits())).await;
+                join_all((0..10_000).map(|_| waits())).await;
             }
-            "streams" => (0..1_000_000).for_each(|_| forget(wit_stream::new::<u8>())),
-            "futures" => (0..1_000_000).for_each(|_| forget(stdin::read_via_stream())),
+            "streams" => (0..10_000).for_each(|_| forget(wit_stream::new::<u8>())),
+            "futures" => (0..10_000).for_each(|_| forget(stdin::read_via_stream())),
             "unread" => {
                 let (mut writer, _reader) = wit_stream::new();
                 loop {
