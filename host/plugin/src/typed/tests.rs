@@ -257,7 +257,7 @@ fn the_generation_follows_from_imports_and_types() {
         (core module $m (func (export "f") (result i32) (i32.const 0))
           (func (export "back") (param i32 i32 i32) (result i32) (i32.const 0)))
         (core instance $m (instantiate $m))
-        (func (export "f") (canon lift (core func $m "f") async
+        (func (export "f") async (canon lift (core func $m "f") async
           (callback (core func $m "back"))))))"#;
     for (text, wanted) in [
         ("(component)", Generation::Wasi02),
