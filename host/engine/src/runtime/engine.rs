@@ -127,12 +127,14 @@ pub(super) fn code(generation: Generation) -> Config {
         .max_wasm_stack(MAX_STACK)
         // Otherwise calls are synchronous, on threads of their own.
         .concurrency_support(generation == Generation::Wasi03)
-        .async_stack_size(CALL_STACK)
         // Proposals that no plugin needs and that most advisories of the last years are about.
         .wasm_memory64(false)
         .wasm_multi_memory(false)
         .wasm_relaxed_simd(false)
         .wasm_tail_call(false);
+    if generation == Generation::Wasi03 {
+        config.async_stack_size(CALL_STACK);
+    }
     config
 }
 
