@@ -6,8 +6,8 @@
 //! the compiler, [`load`] about files that should not load, [`files`], [`links`], [`protected`],
 //! [`repositories`] and [`race`] about the workspace, [`mcp`] about a server that runs hostile
 //! tools, [`private`] about `/tmp`, [`spoil`] about calls that write and end badly, [`flood`] about
-//! calls that write too much, [`messages`] about a guest's output, and [`schemas`] about its
-//! manifest and schemas. [`beside`] and [`large`] are about hostile clients of a server.
+//! calls that write too much, [`messages`] about a guest's output, [`schemas`] about its
+//! manifest and schemas, and [`wasi03`] about asynchronous functions. [`beside`] and [`large`] are about hostile clients of a server.
 
 mod beside;
 mod compile;
@@ -26,3 +26,4 @@ mod race;
 pub mod repositories;
 mod schemas;
 mod spoil;
+mod wasi03;

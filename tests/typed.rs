@@ -9,9 +9,9 @@ use wasm_encoder::{ComponentSection as _, CustomSection};
 
 use crate::support::{Ended, Place, guest};
 
-/// The guest without its manifest section, as the compiler wrote it.
-fn bare() -> Vec<u8> {
-    let packed = fs::read(guest("typed")).unwrap();
+/// A guest without its manifest section, as the compiler wrote it.
+pub fn bare(name: &str) -> Vec<u8> {
+    let packed = fs::read(guest(name)).unwrap();
     let (header, rest) = packed.split_at(8);
     assert_eq!(rest[0], 0, "a custom section is first");
     let digits = 1 + rest[1..].iter().position(|byte| byte & 0x80 == 0).unwrap();
@@ -56,13 +56,13 @@ fn documented() -> Vec<u8> {
     bytes
 }
 
-struct Typed {
-    place: Place,
+pub struct Typed {
+    pub place: Place,
     file: PathBuf,
 }
 
 impl Typed {
-    fn new(name: &str, bytes: &[u8]) -> Self {
+    pub fn new(name: &str, bytes: &[u8]) -> Self {
         let place = Place::new();
         place.write(name, bytes);
         let file = place.workspace().join(name);
@@ -73,7 +73,7 @@ impl Typed {
         self.file.to_str().unwrap()
     }
 
-    fn run(&self, args: &[&str]) -> Ended {
+    pub fn run(&self, args: &[&str]) -> Ended {
         self.place.run(&[args, &["--plugin", self.file()]].concat())
     }
 
@@ -81,13 +81,13 @@ impl Typed {
         self.run(&["call", tool, &args.to_string()])
     }
 
-    fn answers(&self, tool: &str, args: Value, wanted: Value) {
+    pub fn answers(&self, tool: &str, args: Value, wanted: Value) {
         let ended = self.call(tool, &args);
         assert_eq!(ended.status, 0, "{tool} {args}: {ended:?}");
         assert_eq!(ended.json(), wanted, "{tool} {args}");
     }
 
-    fn fails(&self, tool: &str, args: Value, wanted: &[&str]) {
+    pub fn fails(&self, tool: &str, args: Value, wanted: &[&str]) {
         let ended = self.call(tool, &args);
         assert_ne!(ended.status, 0, "{tool} {args}: {ended:?}");
         let said = format!("{}{}", ended.stdout, ended.stderr);
@@ -121,7 +121,7 @@ fn three_components_of_other_hosts_load_and_answer() {
     let tool = parity.run(&["tools", "is-even"]).json();
     assert_eq!(tool["description"], "Whether a number can be halved.");
 
-    let shapes = Typed::new("shapes.wasm", &bare());
+    let shapes = Typed::new("shapes.wasm", &bare("typed"));
     shapes.answers("get-weather", json!({"city": "Oslo"}), json!({"result": "It rains in Oslo."}));
     shapes.fails("get-weather", json!({"city": ""}), &["FunctionError", "no city"]);
     shapes.fails("get-weather", json!({"city": "crash"}), &["PluginCrashed"]);
@@ -135,7 +135,7 @@ fn three_components_of_other_hosts_load_and_answer() {
 
 #[test]
 fn every_type_of_value_is_converted_in_both_directions() {
-    let shapes = Typed::new("shapes.wasm", &bare());
+    let shapes = Typed::new("shapes.wasm", &bare("typed"));
     let drawing = json!({
         "shapes": [
             {"tag": "dot"},
@@ -183,7 +183,7 @@ fn every_type_of_value_is_converted_in_both_directions() {
 
 #[test]
 fn limits_apply_as_for_every_plugin() {
-    let shapes = Typed::new("shapes.wasm", &bare());
+    let shapes = Typed::new("shapes.wasm", &bare("typed"));
     shapes.settings("[limits]\ncall-ms = 500\n");
     shapes.fails("spin", json!({}), &["WallClockLimit"]);
     shapes.settings("");
@@ -195,7 +195,7 @@ fn limits_apply_as_for_every_plugin() {
 
 #[test]
 fn files_need_the_users_grant() {
-    let shapes = Typed::new("shapes.wasm", &bare());
+    let shapes = Typed::new("shapes.wasm", &bare("typed"));
     shapes.place.write("note.txt", "hello");
     let read = json!({"path": "note.txt"});
     let write = json!({"path": "new.txt", "text": "x"});
@@ -222,7 +222,7 @@ fn files_need_the_users_grant() {
 
 #[test]
 fn a_typed_component_is_checked_inspected_and_listed() {
-    let shapes = Typed::new("shapes.wasm", &bare());
+    let shapes = Typed::new("shapes.wasm", &bare("typed"));
     let place = &shapes.place;
     let checked = place.run(&["plugin", "check", "shapes.wasm"]);
     assert_eq!(checked.status, 0, "{checked:?}");
@@ -445,7 +445,7 @@ fn settings_are_read_and_their_secrets_shown_nowhere() {
 
 #[test]
 fn relative_and_absolute_paths_lead_to_the_workspace() {
-    let shapes = Typed::new("shapes.wasm", &bare());
+    let shapes = Typed::new("shapes.wasm", &bare("typed"));
     shapes.settings("[grants.shapes]\nfiles = 'write'\n");
     shapes.place.write("sub/note.txt", "hello");
     let workspace = shapes.place.workspace().canonicalize().unwrap();

@@ -12,6 +12,7 @@ const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 fuzz_target!(|bytes: &[u8]| {
     let _ = pack::manifest(bytes, "fuzz", None);
     let _ = pack::imports(bytes);
+    let _ = typed::Generation::of(bytes);
     if let Ok(derived) = typed::derive(bytes, "fuzz", &typed::Beside::default()) {
         assert!(derived.manifest.check().is_ok() && derived.manifest.check_schemas().is_ok());
     }

@@ -15,6 +15,7 @@ use super::engine::ANSWER;
 use super::files::without_journal;
 use crate::support::Place;
 use crate::trial::{ALL, configure};
+use crate::typed::bare;
 
 /// A deadline longer than every test: a call that ends earlier did not end by its deadline.
 const LIMITS: &str = "[limits]\ncall-ms = 300000\n";
@@ -177,6 +178,27 @@ fn endless_calls_on_every_worker_do_not_block_others_and_can_be_cancelled() {
     let honest = session.call("grep__grep", json!({"pattern": "x"}));
     assert_eq!(session.answer(honest)["result"]["isError"], false);
     // The protocol requires that a cancelled request is not answered.
+    assert!(calls.iter().all(|call| !session.has_answered(*call)));
+    session.stdin = None;
+    assert!(session.wait().success());
+}
+
+/// They would wait for five minutes.
+#[test]
+fn asynchronous_functions_that_wait_can_be_cancelled() {
+    let place = Place::new();
+    configure(&place, LIMITS);
+    let packed = Packed::from_bytes(&bare("concurrent"));
+    let mut session = Session::start(&place, &[&packed]);
+    let calls: Vec<u64> = ["wait", "spin", "yield"]
+        .map(|how| session.call("attack__attack", json!({"how": how, "path": ""})))
+        .into();
+    let waits = session.call("attack__side-by-side", json!({"waits": 1, "ms": 1}));
+    for call in &calls {
+        assert!(!session.has_answered(*call));
+        session.cancel(*call);
+    }
+    assert_eq!(session.answer(waits)["result"]["isError"], false);
     assert!(calls.iter().all(|call| !session.has_answered(*call)));
     session.stdin = None;
     assert!(session.wait().success());

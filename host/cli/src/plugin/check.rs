@@ -15,6 +15,7 @@ use cofferdam_engine::runtime::{Compiler, Runtime};
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::check::{self, Checked, Finding, Place, Severity};
 use cofferdam_plugin::manifest::Manifest;
+use cofferdam_plugin::typed::Generation;
 
 /// The file name of the manifest in a project's folder.
 pub const MANIFEST: &str = "plugin.toml";
@@ -22,15 +23,16 @@ pub const MANIFEST: &str = "plugin.toml";
 pub fn execute(path: &Path, output: &Output) -> Result<u8, CliError> {
     let usage =
         |error: &dyn std::fmt::Display| CliError::usage(format!("{}: {error}", path.display()));
-    let (manifest, findings) = if path.is_dir() {
+    let Found { manifest, wasi, findings } = if path.is_dir() {
         folder(path)?
     } else if path.extension().is_some_and(|extension| extension == "toml") && path.is_file() {
         let Checked { manifest, findings } = check::manifest_file(path);
-        (manifest, findings)
+        Found { manifest, wasi: None, findings }
     } else {
         let bytes = fs::read(path).map_err(|error| usage(&error))?;
-        let Component { manifest, of_manifest, of_component } = component(path, &bytes)?;
-        (manifest, of_manifest.into_iter().chain(of_component).collect())
+        let Component { manifest, wasi, of_manifest, of_component } = component(path, &bytes)?;
+        let findings = of_manifest.into_iter().chain(of_component).collect();
+        Found { manifest, wasi: Some(wasi), findings }
     };
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
@@ -38,13 +40,15 @@ pub fn execute(path: &Path, output: &Output) -> Result<u8, CliError> {
     if output.format() == Format::Text {
         let mut text: String = findings.iter().map(in_words).collect();
         text.push_str(&format!(
-            "{}: {errors} errors, {warnings} warnings\n",
-            name.map_or_else(|| path.display().to_string(), str::to_owned)
+            "{}: {}{errors} errors, {warnings} warnings\n",
+            name.map_or_else(|| path.display().to_string(), str::to_owned),
+            wasi.map_or_else(String::new, |wasi| format!("WASI {wasi}, ")),
         ));
         output.text(&text)?;
     } else {
         output.json(&json!({
             "plugin": name,
+            "wasi": wasi.map(|wasi| wasi.to_string()),
             "errors": errors,
             "warnings": warnings,
             "findings": findings,
@@ -53,11 +57,21 @@ pub fn execute(path: &Path, output: &Output) -> Result<u8, CliError> {
     Ok(if errors == 0 { exit::OK } else { exit::ERROR })
 }
 
+/// What is found in a project or a file.
+struct Found {
+    manifest: Option<Manifest>,
+    /// The generation of WASI of the component, if there is one.
+    wasi: Option<Generation>,
+    findings: Vec<Finding>,
+}
+
 /// Checks a project: its manifest, and the packed component if it has been built.
-fn folder(folder: &Path) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
+fn folder(folder: &Path) -> Result<Found, CliError> {
     let path = folder.join(MANIFEST);
     let Checked { manifest, mut findings } = check::manifest_file(&path);
-    let Some(written) = manifest else { return Ok((None, findings)) };
+    let Some(written) = manifest else {
+        return Ok(Found { manifest: None, wasi: None, findings });
+    };
     let packed = folder.join(format!("{}.wasm", written.name));
     let place = || Place::file(packed.display().to_string());
     if !packed.is_file() {
@@ -67,7 +81,7 @@ fn folder(folder: &Path) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
             packed.display()
         );
         findings.push(Finding::warning(place(), problem, cure));
-        return Ok((Some(written), findings));
+        return Ok(Found { manifest: Some(written), wasi: None, findings });
     }
     let found = component(&packed, &fs::read(&packed)?)?;
     match found.manifest {
@@ -89,12 +103,13 @@ fn folder(folder: &Path) -> Result<(Option<Manifest>, Vec<Finding>), CliError> {
             findings.push(Finding::error(place(), problem, "build and pack it anew"));
         }
     }
-    Ok((Some(written), findings))
+    Ok(Found { manifest: Some(written), wasi: Some(found.wasi), findings })
 }
 
 /// What is found in a packed component.
 struct Component {
     manifest: Option<Manifest>,
+    wasi: Generation,
     /// What is wrong with the manifest itself.
     of_manifest: Vec<Finding>,
     /// What is wrong with the component, and with what its manifest says of it.
@@ -113,7 +128,7 @@ fn component(path: &Path, bytes: &[u8]) -> Result<Component, CliError> {
     let compiler = Compiler::new(Helper::current(), &Limits::DEFAULT);
     let runtime = runtime.compiling_with(Some(compiler));
     of_component.extend(runtime.check(&file, bytes, manifest.as_ref()));
-    Ok(Component { manifest, of_manifest, of_component })
+    Ok(Component { manifest, wasi: Generation::of(bytes), of_manifest, of_component })
 }
 
 fn in_words(finding: &Finding) -> String {

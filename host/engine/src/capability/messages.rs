@@ -1,7 +1,10 @@
 //! The messages of a plugin: log messages, progress, standard output and error. They are escaped
 //! and passed to the call's observer until the call's budget is used up.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
@@ -129,11 +132,27 @@ impl IsTerminal for MessageStream {
 
 impl StdoutStream for MessageStream {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        // Only WASI 0.3 uses it, which is not linked.
-        Box::new(tokio::io::sink())
+        Box::new(self.clone())
     }
     fn p2_stream(&self) -> Box<dyn OutputStream> {
         Box::new(self.clone())
+    }
+}
+
+impl AsyncWrite for MessageStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.messages.say(self.level, &String::from_utf8_lossy(bytes));
+        Poll::Ready(Ok(bytes.len()))
+    }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -30,6 +30,7 @@ mod state;
 mod tools;
 mod waiting;
 mod wasi;
+mod wasi03;
 mod wasi_context;
 mod write_limits;
 
@@ -51,7 +52,7 @@ pub use programs::Programs;
 pub use state::CallState;
 
 /// How often code that waits checks whether its call was cancelled.
-const CANCEL_POLL: Duration = Duration::from_millis(20);
+pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(20);
 
 /// The number of cores that this process may use, determined once: the system reads several files.
 pub(crate) fn cores() -> usize {
@@ -89,6 +90,13 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wit::backend::builders::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::backend::checkers::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     Ok(())
+}
+
+/// Links the interfaces of WASI 0.3, in a linker of an engine that runs asynchronous functions.
+pub(crate) fn add_wasi03_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
+    wasi03::add_to_linker(linker)?;
+    http::add_wasi03_to_linker(linker)?;
+    files::add_wasi03_to_linker(linker)
 }
 
 impl wit::tool::types::Host for CallState {}

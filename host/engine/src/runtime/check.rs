@@ -5,7 +5,7 @@ use wasmtime::component::{Component, Linker};
 
 use super::imports::{Needs, Refusal, check_import, nearest, needs_of};
 use super::typed::Tools;
-use super::{LoadError, Runtime, refused};
+use super::{Engine, LoadError, Loaded, Runtime, refused};
 use crate::capability::CallState;
 use crate::capability::builder::BuildBackendPre;
 use crate::capability::checker::CheckerBackendPre;
@@ -45,8 +45,12 @@ impl Runtime {
         if let Some(manifest) = manifest {
             findings.extend(unused(file, &manifest.requests, &imports));
         }
-        let components = match self.compiled(component, self.compiler.as_ref(), &|| false) {
-            Ok(components) => components,
+        let Loaded { lanes, components } = match self.compiled(
+            component,
+            self.compiler.as_ref(),
+            &|| false,
+        ) {
+            Ok(loaded) => loaded,
             Err(error) => {
                 let cure = if matches!(error, LoadError::CompileLimit { .. }) {
                     "split its largest functions, or leave out what it does not need: whoever runs it has limits for compiling"
@@ -61,7 +65,7 @@ impl Runtime {
         let component = &components[0];
         let is_served = |import: &String| needs_of(import).is_some() || refused::is_socket(import);
         if imports.iter().all(is_served)
-            && let Err(error) = refused::link(&self.lanes[0].linker, component, &refused)
+            && let Err(error) = refused::link(&lanes[0].linker, component, &refused)
         {
             let cure = "make its bindings from the WIT files of this version (`cofferdam plugin new` writes them), and build it anew";
             findings.push(Finding::error(
@@ -71,47 +75,51 @@ impl Runtime {
             ));
         }
         if let Some(manifest) = manifest {
-            findings.extend(self.worlds(file, component, manifest));
+            findings.extend(worlds(file, (&lanes[0].engine, component), manifest));
         }
         findings
     }
+}
 
-    /// The exports that the manifest declares and that are missing or have another type.
-    fn worlds(&self, file: &str, component: &Component, manifest: &Manifest) -> Vec<Finding> {
-        // The exports are checked, not the imports.
-        let mut linker = Linker::<CallState>::new(self.engine());
-        let linked = linker
-            .define_unknown_imports_as_traps(component)
-            .and_then(|()| linker.instantiate_pre(component));
-        let Ok(pre) = linked else { return Vec::new() };
-        let has = |kind| manifest.backends.iter().any(|backend| backend.kind == kind);
-        let finding = |interface: &str, error: wasmtime::Error| {
-            let problem = format!(
-                "the manifest speaks of it, and it is missing or of another type: {error:#}"
-            );
-            let cure = format!(
-                "build the component for a world that exports {interface} (docs/plugins.md lists them), or change the manifest"
-            );
-            Finding::error(Place::export(file, interface), problem, cure)
-        };
-        let mut findings = Vec::new();
-        if !manifest.tools.is_empty() {
-            findings.extend(Tools::new(&pre, manifest).err().map(|error| finding(TOOLS, error)));
-        }
-        for kind in BackendKind::ALL {
-            if !has(kind) {
-                continue;
-            }
-            let error = match kind {
-                BackendKind::Linter => LinterBackendPre::new(pre.clone()).err(),
-                BackendKind::TestRunner => TestBackendPre::new(pre.clone()).err(),
-                BackendKind::Builder => BuildBackendPre::new(pre.clone()).err(),
-                BackendKind::Checker => CheckerBackendPre::new(pre.clone()).err(),
-            };
-            findings.extend(error.map(|error| finding(backend_interface(kind), error)));
-        }
+/// The exports that the manifest declares and that are missing or have another type.
+fn worlds(
+    file: &str,
+    (engine, component): (&Engine, &Component),
+    manifest: &Manifest,
+) -> Vec<Finding> {
+    // The exports are checked, not the imports.
+    let mut linker = Linker::<CallState>::new(engine);
+    let linked = linker
+        .define_unknown_imports_as_traps(component)
+        .and_then(|()| linker.instantiate_pre(component));
+    let Ok(pre) = linked else { return Vec::new() };
+    let has = |kind| manifest.backends.iter().any(|backend| backend.kind == kind);
+    let finding = |interface: &str, error: wasmtime::Error| {
+        let problem =
+            format!("the manifest speaks of it, and it is missing or of another type: {error:#}");
+        let cure = format!(
+            "build the component for a world that exports {interface} (docs/plugins.md lists them), or change the manifest"
+        );
+        Finding::error(Place::export(file, interface), problem, cure)
+    };
+    let mut findings = Vec::new();
+    if !manifest.tools.is_empty() {
         findings
+            .extend(Tools::new(engine, &pre, manifest).err().map(|error| finding(TOOLS, error)));
     }
+    for kind in BackendKind::ALL {
+        if !has(kind) {
+            continue;
+        }
+        let error = match kind {
+            BackendKind::Linter => LinterBackendPre::new(pre.clone()).err(),
+            BackendKind::TestRunner => TestBackendPre::new(pre.clone()).err(),
+            BackendKind::Builder => BuildBackendPre::new(pre.clone()).err(),
+            BackendKind::Checker => CheckerBackendPre::new(pre.clone()).err(),
+        };
+        findings.extend(error.map(|error| finding(backend_interface(kind), error)));
+    }
+    findings
 }
 
 fn refused_import(file: &str, import: &str, problem: &LoadError) -> Finding {

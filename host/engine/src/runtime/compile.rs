@@ -11,6 +11,7 @@ use wasmtime::{Engine, Precompiled};
 use super::{LoadError, engine};
 use cofferdam_core::outcome::LimitCode;
 use cofferdam_core::policy::Limits;
+use cofferdam_plugin::typed::Generation;
 use cofferdam_text::{escape_control, shorten};
 
 /// The maximum size of the compiled code of a component, in bytes.
@@ -87,7 +88,8 @@ fn inert(words: &str) -> String {
 pub(crate) fn compile_if_asked() -> Option<ExitCode> {
     run_if_worker(|component| {
         // The pool of instances is not needed, and has no effect on compiled code.
-        let compile = || Engine::new(&engine::code())?.precompile_component(&component);
+        let generation = Generation::of(&component);
+        let compile = || Engine::new(&engine::code(generation))?.precompile_component(&component);
         compile().map_err(|error| format!("{error:#}"))
     })
 }

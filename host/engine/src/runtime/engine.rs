@@ -11,6 +11,7 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 use super::clock::{Clock, Running};
 use crate::capability::Memory;
 use cofferdam_core::policy::Limits;
+use cofferdam_plugin::typed::Generation;
 
 /// The native stack that a plugin may use, in bytes.
 const MAX_STACK: usize = 1536 << 10;
@@ -42,6 +43,7 @@ pub struct Engine {
     clock: Arc<Clock>,
     running: Arc<AtomicUsize>,
     memory: Arc<Memory>,
+    is_concurrent: bool,
 }
 
 impl Engine {
@@ -50,10 +52,26 @@ impl Engine {
     /// # Errors
     /// The machine is not supported, or lacks the address space for the pool.
     pub fn new(workers: usize, clock: &Arc<Clock>) -> Result<Self> {
-        let engine = wasmtime::Engine::new(&config(workers))?;
+        let engine = wasmtime::Engine::new(&config(Generation::Wasi02, workers))?;
         let running = clock.add(&engine);
         let memory = Memory::for_calls(workers);
-        Ok(Self { engine, clock: Arc::clone(clock), running, memory })
+        Ok(Self { engine, clock: Arc::clone(clock), running, memory, is_concurrent: false })
+    }
+
+    /// An engine for components of WASI 0.3 with room for `workers` calls at a time, and with the
+    /// clock and the memory of this one.
+    ///
+    /// # Errors
+    /// The machine lacks the address space for the pool.
+    pub(super) fn concurrent(&self, workers: usize) -> Result<Self> {
+        let engine = wasmtime::Engine::new(&config(Generation::Wasi03, workers))?;
+        let running = self.clock.add(&engine);
+        Ok(Self { engine, running, is_concurrent: true, ..self.clone() })
+    }
+
+    /// Whether it runs asynchronous functions. Then it runs all functions on stacks of their own.
+    pub(super) fn is_concurrent(&self) -> bool {
+        self.is_concurrent
     }
 
     /// Counts its memory together with that of other engines.
@@ -94,30 +112,33 @@ impl Deref for Engine {
 }
 
 /// The settings of an engine that runs code.
-fn config(workers: usize) -> Config {
-    let mut config = code();
-    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(workers)));
+fn config(generation: Generation, workers: usize) -> Config {
+    let mut config = code(generation);
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(generation, workers)));
     config
 }
 
-/// The settings that code is compiled with.
-pub(super) fn code() -> Config {
+/// The settings that the code of components of a generation is compiled with.
+pub(super) fn code(generation: Generation) -> Config {
     let mut config = Config::new();
     config
         .memory_init_cow(true)
         .epoch_interruption(true)
         .max_wasm_stack(MAX_STACK)
-        // Calls are synchronous, on threads of their own.
-        .concurrency_support(false)
+        // Otherwise calls are synchronous, on threads of their own.
+        .concurrency_support(generation == Generation::Wasi03)
         // Proposals that no plugin needs and that most advisories of the last years are about.
         .wasm_memory64(false)
         .wasm_multi_memory(false)
         .wasm_relaxed_simd(false)
         .wasm_tail_call(false);
+    if generation == Generation::Wasi03 {
+        config.async_stack_size(CALL_STACK);
+    }
     config
 }
 
-fn pool(workers: usize) -> PoolingAllocationConfig {
+fn pool(generation: Generation, workers: usize) -> PoolingAllocationConfig {
     // An abandoned call may hold its slot for a while.
     let warm = u32::try_from(workers * 4).unwrap_or(u32::MAX).max(8);
     // Threads that come and go may all have the same lane.
@@ -126,9 +147,12 @@ fn pool(workers: usize) -> PoolingAllocationConfig {
     let tables = Limits::DEFAULT.tables as u32;
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
-        // Stacks are for asynchronous calls, of which there are none; each would cost a system
-        // call at every start.
-        .total_stacks(1)
+        .total_stacks(match generation {
+            // None is used, and each would cost a system call at every start.
+            Generation::Wasi02 => 1,
+            // At most one function of each core instance waits on a stack, besides the call itself.
+            Generation::Wasi03 => slots * (instances + 1),
+        })
         .total_core_instances(slots * instances)
         .total_memories(slots * 2)
         .total_tables(slots * tables)
@@ -144,4 +168,28 @@ fn pool(workers: usize) -> PoolingAllocationConfig {
             .table_keep_resident(64 << 10);
     }
     pool
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn code_is_kept_apart_for_each_generation() {
+        let engine = Engine::new(1, &Clock::start().unwrap()).unwrap();
+        let concurrent = engine.concurrent(1).unwrap();
+        assert_eq!((engine.is_concurrent(), concurrent.is_concurrent()), (false, true));
+        assert_ne!(engine.settings(), concurrent.settings());
+        for (generation, engine) in [(Generation::Wasi02, engine), (Generation::Wasi03, concurrent)]
+        {
+            let compiler = wasmtime::Engine::new(&code(generation)).unwrap();
+            let hash = |engine: &wasmtime::Engine| {
+                let mut hasher = DefaultHasher::new();
+                engine.precompile_compatibility_hash().hash(&mut hasher);
+                hasher.finish()
+            };
+            assert_eq!(hash(&compiler), hash(&engine));
+        }
+    }
 }

@@ -45,7 +45,9 @@ pub fn initialized(component: &[u8]) -> std::result::Result<Cow<'_, [u8]>, LoadE
 
 fn run(component: &[u8]) -> Result<Vec<u8>> {
     // The code runs once, so it is compiled fast.
-    let engine = Engine::new(Config::new().cranelift_opt_level(OptLevel::None).consume_fuel(true))?;
+    let mut config = Config::new();
+    config.cranelift_opt_level(OptLevel::None).consume_fuel(true).concurrency_support(false);
+    let engine = Engine::new(&config)?;
     let mut wizer = Wizer::new();
     // Without the export, the component would refer to a function that its module no longer has.
     wizer.init_func(INITIALIZE).keep_init_func(true);

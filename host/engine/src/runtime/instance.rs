@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use wasmtime::component::ResourceTableError;
 use wasmtime::{CallHook, Store, Trap, UpdateDeadline};
 
+use super::concurrent;
 use super::prepared::{LaneOfPlugin, Prepared};
 use super::typed::Tools;
 use crate::call::{Control, Stop};
@@ -39,8 +40,19 @@ pub struct SpentInstance {
     _store: Option<Store<CallState>>,
 }
 
-/// Runs one call on this thread, in a fresh instance.
+/// Runs one call on this thread, in a fresh instance. A call of WASI 0.3 that another one makes runs
+/// on a thread of its own.
 pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstance) {
+    if !prepared.is_concurrent() {
+        return call_here(prepared, request);
+    }
+    concurrent::apart(|| call_here(prepared, request)).unwrap_or_else(|error| {
+        let stop = Stop::Trap(format!("there is no thread for the call: {error}"));
+        (Err(stop), SpentInstance { _store: None })
+    })
+}
+
+fn call_here(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstance) {
     let CallRequest { tool, args, context, .. } = request;
     let given = types::CallContext {
         call_id: context.id.clone(),
@@ -49,6 +61,9 @@ pub fn call(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstanc
         scope: context.permissions.scope.paths().iter().map(ToString::to_string).collect(),
     };
     let ended = in_instance(prepared, context, |store, lane| match lane.tools()? {
+        Tools::Json(plugin) if lane.engine.is_concurrent() => {
+            concurrent::call_with_json(store, plugin.instance_pre(), (tool, args, &given))
+        }
         Tools::Json(plugin) => {
             let plugin = plugin.instantiate(&mut *store)?;
             plugin.cofferdam_tool_tools().call_call(store, tool, args, &given)
@@ -117,6 +132,9 @@ pub(super) fn in_instance<T>(
     store.data_mut().meter.share(lane.engine.memory());
     store.limiter(|state| &mut state.meter);
     store.set_hostcall_fuel(context.limits.transfer);
+    if lane.engine.is_concurrent() {
+        concurrent::limit(&mut store, &context.limits);
+    }
     store.call_hook(|mut store, hook| match hook {
         CallHook::CallingHost => store.data_mut().meter.count_host_call(),
         _ => Ok(()),

@@ -9,6 +9,7 @@ mod backends;
 mod check;
 mod clock;
 mod compile;
+mod concurrent;
 mod engine;
 mod image;
 mod imports;
@@ -24,6 +25,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use wasmtime::component::{Component, Linker};
@@ -34,6 +36,7 @@ use cofferdam_core::policy::Capabilities;
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::registry::Plugin;
+use cofferdam_plugin::typed::Generation;
 
 pub use crate::capability::wit::backend::linting;
 pub use crate::capability::wit::tool::types::{ErrorKind, ToolError};
@@ -156,6 +159,9 @@ const REBUILD: &str = "its author makes the bindings from the WIT files of this 
 /// Loads plugins, each at its first call.
 pub struct Runtime {
     lanes: Arc<[Lane]>,
+    /// The lane of components for WASI 0.3, made when the first of them is loaded.
+    concurrent: Arc<OnceLock<Result<Lane, LoadError>>>,
+    workers: usize,
     cache: Option<Arc<CodeCache>>,
     compiler: Option<Compiler>,
     prepared: Mutex<HashMap<PathBuf, Arc<Slot>>>,
@@ -177,7 +183,13 @@ struct Lane {
     linker: Linker<CallState>,
 }
 
-/// The maximum number of lanes.
+/// A plugin's code in each lane of its generation.
+struct Loaded<'a> {
+    lanes: &'a [Lane],
+    components: Vec<Component>,
+}
+
+/// The maximum number of lanes of components for WASI 0.2.
 const MAX_LANES: usize = 8;
 
 /// The interface by which a linter says that it can serve parts of requests.
@@ -212,14 +224,21 @@ impl Runtime {
         };
         let lanes = (0..count).map(lane).collect::<wasmtime::Result<_>>()?;
         let cache = cache.map(Arc::new);
-        Ok(Self { lanes, cache, compiler: None, prepared: Mutex::default() })
+        let (concurrent, compiler) = (Arc::default(), None);
+        Ok(Self { lanes, concurrent, workers, cache, compiler, prepared: Mutex::default() })
     }
 
     /// A runtime with the same engines in which no plugin is loaded. Plugins that only this runtime
     /// has loaded are released with it.
     pub fn renewed(&self) -> Self {
-        let (lanes, cache) = (Arc::clone(&self.lanes), self.cache.clone());
-        Self { lanes, cache, compiler: self.compiler.clone(), prepared: Mutex::default() }
+        Self {
+            lanes: Arc::clone(&self.lanes),
+            concurrent: Arc::clone(&self.concurrent),
+            workers: self.workers,
+            cache: self.cache.clone(),
+            compiler: self.compiler.clone(),
+            prepared: Mutex::default(),
+        }
     }
 
     /// Compiles plugins that are not built in with `compiler`. Without one, they are compiled in
@@ -274,10 +293,10 @@ impl Runtime {
         if is_cancelled() {
             return Err(LoadError::Cancelled);
         }
-        let components = self.components(plugin, is_cancelled)?;
+        let Loaded { lanes, components } = self.components(plugin, is_cancelled)?;
         let name = &plugin.manifest.name;
         let (mut is_divisible, mut refused) = (false, Vec::new());
-        for (import, _) in components[0].component_type().imports(self.engine()) {
+        for (import, _) in components[0].component_type().imports(&lanes[0].engine) {
             let refusal = check_import(&plugin.manifest, import, granted)?;
             refused.extend(refusal.map(|refusal| (import.to_owned(), refusal)));
             is_divisible |= import == PARTS;
@@ -294,7 +313,7 @@ impl Runtime {
             let pre = refused::link(&lane.linker, component, &refused).map_err(mismatch)?;
             LaneOfPlugin::new(&lane.engine, &pre, &plugin.manifest).map_err(world)
         };
-        let lanes = self.lanes.iter().zip(&components).map(link).collect::<Result<_, _>>()?;
+        let lanes = lanes.iter().zip(&components).map(link).collect::<Result<_, _>>()?;
         Ok(Prepared { lanes, is_divisible })
     }
 
@@ -304,11 +323,11 @@ impl Runtime {
         &self,
         plugin: &Plugin,
         is_cancelled: &dyn Fn() -> bool,
-    ) -> Result<Vec<Component>, LoadError> {
+    ) -> Result<Loaded<'_>, LoadError> {
         if let Some(compiled) = plugin.compiled.as_deref()
-            && let Ok(components) = self.deserialize(compiled)
+            && let Ok(components) = deserialize(&self.lanes, compiled)
         {
-            return Ok(components);
+            return Ok(Loaded { lanes: &self.lanes, components });
         }
         let bytes = fs::read(&plugin.component).map_err(|error| LoadError::Io {
             path: plugin.component.display().to_string(),
@@ -327,10 +346,14 @@ impl Runtime {
         bytes: &[u8],
         compiler: Option<&Compiler>,
         is_cancelled: &dyn Fn() -> bool,
-    ) -> Result<Vec<Component>, LoadError> {
+    ) -> Result<Loaded<'_>, LoadError> {
+        let lanes = self.lanes_of(Generation::of(bytes))?;
         let compile = || match compiler {
             Some(compiler) => compiler.compile(bytes, is_cancelled),
             None => self.compile(bytes),
+        };
+        let loaded = |components: wasmtime::Result<Vec<Component>>| {
+            components.map(|components| Loaded { lanes, components }).map_err(compile_error)
         };
         let Some(cache) = &self.cache else {
             let code = compile()?;
@@ -338,10 +361,10 @@ impl Runtime {
                 // SAFETY: the code was just compiled by this host or its compiler.
                 unsafe { Component::deserialize(&lane.engine, &code) }
             };
-            return self.lanes.iter().map(load).collect::<Result<_, _>>().map_err(compile_error);
+            return loaded(lanes.iter().map(load).collect());
         };
         let file = cache
-            .get(bytes, &self.engine().settings(), || compile().map_err(NotCached::Load))
+            .get(bytes, &lanes[0].engine.settings(), || compile().map_err(NotCached::Load))
             .map_err(|error| match error {
                 NotCached::Load(error) => error,
                 NotCached::Io(error) => LoadError::Io {
@@ -349,17 +372,26 @@ impl Runtime {
                     message: error.to_string(),
                 },
             })?;
-        self.deserialize(&file).map_err(compile_error)
+        loaded(deserialize(lanes, &file))
     }
 
-    fn deserialize(&self, file: &Path) -> wasmtime::Result<Vec<Component>> {
-        let load = |lane: &Lane| {
-            // SAFETY: the file is either part of the host's installation, in the directory of its
-            // binary and as trusted as that, or the cache has authenticated it as written by this
-            // user's host.
-            unsafe { Component::deserialize_file(&lane.engine, file) }
+    /// The lanes of the components of a generation; all of them have the same settings.
+    ///
+    /// # Errors
+    /// The engine for WASI 0.3 can't be created.
+    fn lanes_of(&self, generation: Generation) -> Result<&[Lane], LoadError> {
+        if generation == Generation::Wasi02 {
+            return Ok(&self.lanes);
+        }
+        let make = || {
+            let engine = self.lanes[0].engine.concurrent(self.workers)?;
+            let mut linker = Linker::new(&engine);
+            capability::add_to_linker(&mut linker)?;
+            capability::add_wasi03_to_linker(&mut linker)?;
+            Ok(Lane { engine, linker })
         };
-        self.lanes.iter().map(load).collect()
+        let lane = self.concurrent.get_or_init(|| make().map_err(compile_error));
+        lane.as_ref().map(slice::from_ref).map_err(Clone::clone)
     }
 
     /// How many instances run side by side without sharing an engine.
@@ -367,14 +399,12 @@ impl Runtime {
         self.lanes.len()
     }
 
-    /// The engine that compiles code; all lanes have the same settings.
-    fn engine(&self) -> &Engine {
-        &self.lanes[0].engine
-    }
-
     /// Whether a built-in plugin has compiled code that fits this machine.
     pub fn has_compiled_code(&self, plugin: &Plugin) -> bool {
-        plugin.compiled.as_deref().is_some_and(|compiled| self.deserialize(compiled).is_ok())
+        plugin
+            .compiled
+            .as_deref()
+            .is_some_and(|compiled| deserialize(&self.lanes, compiled).is_ok())
     }
 
     /// Compiles a component for this machine.
@@ -382,8 +412,19 @@ impl Runtime {
     /// # Errors
     /// [`LoadError::Compile`].
     pub fn compile(&self, component: &[u8]) -> Result<Vec<u8>, LoadError> {
-        self.engine().precompile_component(component).map_err(compile_error)
+        let lanes = self.lanes_of(Generation::of(component))?;
+        lanes[0].engine.precompile_component(component).map_err(compile_error)
     }
+}
+
+/// Loads compiled code into lanes.
+fn deserialize(lanes: &[Lane], file: &Path) -> wasmtime::Result<Vec<Component>> {
+    let load = |lane: &Lane| {
+        // SAFETY: the file is either part of the host's installation, in the directory of its binary
+        // and as trusted as that, or the cache has authenticated it as written by this user's host.
+        unsafe { Component::deserialize_file(&lane.engine, file) }
+    };
+    lanes.iter().map(load).collect()
 }
 
 enum NotCached {

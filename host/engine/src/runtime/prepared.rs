@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use wasmtime::Error;
 use wasmtime::component::InstancePre;
 
 use super::engine::Engine;
@@ -41,11 +42,14 @@ impl LaneOfPlugin {
         pre: &InstancePre<CallState>,
         manifest: &Manifest,
     ) -> wasmtime::Result<Self> {
+        if engine.is_concurrent() && !manifest.backends.is_empty() {
+            return Err(Error::msg("a component that uses WASI 0.3 can't have backends"));
+        }
         let has = |kind| manifest.backends.iter().any(|backend| backend.kind == kind);
         let tools = !manifest.tools.is_empty();
         Ok(Self {
             engine: engine.clone(),
-            tools: tools.then(|| Tools::new(pre, manifest)).transpose()?,
+            tools: tools.then(|| Tools::new(engine, pre, manifest)).transpose()?,
             linter: has(BackendKind::Linter)
                 .then(|| LinterBackendPre::new(pre.clone()))
                 .transpose()?,
@@ -62,28 +66,33 @@ impl LaneOfPlugin {
     }
 
     pub(super) fn tools(&self) -> wasmtime::Result<&Tools> {
-        self.tools.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no tools"))
+        self.tools.as_ref().ok_or_else(|| Error::msg("the plugin has no tools"))
     }
 
     pub(super) fn linter(&self) -> wasmtime::Result<&LinterBackendPre<CallState>> {
-        self.linter.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no linters"))
+        self.linter.as_ref().ok_or_else(|| Error::msg("the plugin has no linters"))
     }
 
     pub(super) fn test_runner(&self) -> wasmtime::Result<&TestBackendPre<CallState>> {
-        let missing = || wasmtime::Error::msg("the plugin has no test runners");
+        let missing = || Error::msg("the plugin has no test runners");
         self.test_runner.as_ref().ok_or_else(missing)
     }
 
     pub(super) fn builder(&self) -> wasmtime::Result<&BuildBackendPre<CallState>> {
-        self.builder.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no builders"))
+        self.builder.as_ref().ok_or_else(|| Error::msg("the plugin has no builders"))
     }
 
     pub(super) fn checker(&self) -> wasmtime::Result<&CheckerBackendPre<CallState>> {
-        self.checker.as_ref().ok_or_else(|| wasmtime::Error::msg("the plugin has no checkers"))
+        self.checker.as_ref().ok_or_else(|| Error::msg("the plugin has no checkers"))
     }
 }
 
 impl Prepared {
+    /// Whether it uses WASI 0.3.
+    pub(super) fn is_concurrent(&self) -> bool {
+        self.lanes[0].engine.is_concurrent()
+    }
+
     /// The plugin in the lane of this thread.
     pub(super) fn lane(&self) -> &LaneOfPlugin {
         static THREADS: AtomicUsize = AtomicUsize::new(0);

@@ -27,6 +27,19 @@ pub(super) fn is_socket(name: &str) -> bool {
     name.starts_with(SOCKETS_PACKAGE)
 }
 
+/// The error that ends a call for using a function.
+fn refuse(state: &CallState, refusal: &Refusal, function: &str) -> Result<()> {
+    let message = match refusal {
+        Refusal::Sockets => format!("it used {function}; there are no sockets here"),
+        Refusal::NotGranted(message) => {
+            let code = DenialCode::NotGranted.into();
+            state.control().note(Stop::Ended(code, message.clone()));
+            message.clone()
+        }
+    };
+    Err(Error::msg(message))
+}
+
 /// Links a component. A call that uses one of the `refused` imports ends.
 ///
 /// # Errors
@@ -50,21 +63,17 @@ pub(super) fn link(
         let mut linked = linker.instance(interface)?;
         for (name, export) in instance.exports(engine) {
             match export.ty {
-                ComponentItem::ComponentFunc(_) => {
+                ComponentItem::ComponentFunc(function) => {
                     let (refusal, name_used) = (refusal.clone(), format!("{interface}#{name}"));
-                    linked.func_new(name, move |store, _, _, _| {
-                        let message = match &refusal {
-                            Refusal::Sockets => {
-                                format!("it used {name_used}; there are no sockets here")
-                            }
-                            Refusal::NotGranted(message) => {
-                                let code = DenialCode::NotGranted.into();
-                                store.data().control().note(Stop::Ended(code, message.clone()));
-                                message.clone()
-                            }
-                        };
-                        Err(Error::msg(message))
-                    })?;
+                    let refuse = move |state: &CallState| refuse(state, &refusal, &name_used);
+                    if function.async_() {
+                        linked.func_new_concurrent(name, move |store, _, _, _| {
+                            let refused = store.with(|mut access| refuse(access.get()));
+                            Box::pin(async { refused })
+                        })?;
+                    } else {
+                        linked.func_new(name, move |store, _, _, _| refuse(store.data()))?;
+                    }
                 }
                 ComponentItem::Resource(_) if !LINKED_RESOURCES.contains(&name) => {
                     linked.resource(name, ResourceType::host::<Never>(), |_, _| Ok(()))?;

@@ -8,6 +8,8 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{ComponentExportIndex, InstancePre, Type, Val};
 use wasmtime::{Error, Result, Store};
 
+use super::concurrent;
+use super::engine::Engine;
 use super::value::{self, TypeMismatch};
 use crate::capability::wit::tool::types::{ErrorKind, ToolError};
 use crate::capability::{CallContext, CallState, PluginPre};
@@ -33,7 +35,11 @@ impl Tools {
     ///
     /// # Errors
     /// The component does not export one of the tools.
-    pub(super) fn new(pre: &InstancePre<CallState>, manifest: &Manifest) -> Result<Self> {
+    pub(super) fn new(
+        engine: &Engine,
+        pre: &InstancePre<CallState>,
+        manifest: &Manifest,
+    ) -> Result<Self> {
         if pre.component().get_export_index(None, TOOLS).is_some() {
             return PluginPre::new(pre.clone()).map(Self::Json);
         }
@@ -55,7 +61,8 @@ impl Tools {
             value::check(parameters.chain(function.ty.results())).map_err(|why| wrong(&why))?;
             functions.insert(name.clone(), function.index);
         }
-        Ok(Self::Typed(Typed { pre: pre.clone(), functions }))
+        let is_concurrent = engine.is_concurrent();
+        Ok(Self::Typed(Typed { pre: pre.clone(), functions, is_concurrent }))
     }
 }
 
@@ -105,6 +112,7 @@ fn exported(pre: &InstancePre<CallState>, plugin: &str) -> Vec<Exported> {
 pub(super) struct Typed {
     pre: InstancePre<CallState>,
     functions: HashMap<String, ComponentExportIndex>,
+    is_concurrent: bool,
 }
 
 impl Typed {
@@ -122,7 +130,10 @@ impl Typed {
         let index = self.functions.get(tool).ok_or_else(missing)?;
         let args: Value =
             serde_json::from_str(args).map_err(|error| Error::msg(error.to_string()))?;
-        let instance = self.pre.instantiate(&mut *store)?;
+        let instance = match self.is_concurrent {
+            false => self.pre.instantiate(&mut *store)?,
+            true => concurrent::instantiate(store, &self.pre)?,
+        };
         let function = instance.get_func(&mut *store, index).ok_or_else(missing)?;
         let ty = function.ty(&*store);
         let parameters = match value::arguments(&args, ty.params()) {
@@ -131,7 +142,10 @@ impl Typed {
         };
         let types: Vec<Type> = ty.results().collect();
         let mut results = vec![Val::Bool(false); types.len()];
-        function.call(&mut *store, &parameters, &mut results)?;
+        match self.is_concurrent {
+            false => function.call(&mut *store, &parameters, &mut results)?,
+            true => concurrent::call(store, function, &parameters, &mut results)?,
+        }
         let answer = match (results.first(), types.first()) {
             (Some(value), Some(ty)) => answer(value, ty, &store.data().context),
             _ => Ok(json!({})),

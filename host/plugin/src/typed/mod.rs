@@ -7,6 +7,7 @@
 
 mod beside;
 mod docs;
+mod generation;
 mod schema;
 pub mod wit;
 
@@ -27,6 +28,7 @@ use cofferdam_core::envelope::Dialect;
 use cofferdam_core::policy::{Capabilities, Files, LimitSettings};
 use cofferdam_text::shorten;
 use docs::{Docs, TypeDocs};
+pub use generation::Generation;
 use schema::Schemas;
 pub use schema::{MAX_NAME_BYTES, MAX_TYPES};
 
@@ -174,7 +176,8 @@ fn plugin_name(called: &str) -> Result<String, TypedError> {
 /// # Errors
 /// Those of [`TypedError`].
 pub fn derive(component: &[u8], called: &str, beside: &Beside) -> Result<Derived, TypedError> {
-    let Component { types, imports, exports, sections } = Component::read(component)?;
+    let Component { types, imports, exports, sections } =
+        Component::read(component, WasmFeatures::all())?;
     let types = types.as_ref();
     let is_ours = |name: &String| name.starts_with("cofferdam:");
     if exports.iter().any(is_ours) {
@@ -375,9 +378,6 @@ impl Function<'_> {
             ));
         }
         let function = self.types.get(self.id).ok_or("has no type".to_owned())?;
-        if function.async_ {
-            return Err("is asynchronous, which this engine does not run".to_owned());
-        }
         schemas.begin();
         let names = function.params.iter().map(|(name, _)| name.as_str());
         schemas.name(names).map_err(|why| format!("takes {why}"))?;
@@ -467,11 +467,12 @@ struct Component<'a> {
 }
 
 impl<'a> Component<'a> {
-    fn read(component: &'a [u8]) -> Result<Self, TypedError> {
+    /// Reads it with these features. The engine itself refuses unsupported ones with a specific
+    /// message.
+    fn read(component: &'a [u8], features: WasmFeatures) -> Result<Self, TypedError> {
         let malformed =
             |error: wasmparser::BinaryReaderError| TypedError::Malformed(error.to_string());
-        // Accepts all features: the engine itself refuses unsupported ones with a specific message.
-        let mut validator = Validator::new_with_features(WasmFeatures::all());
+        let mut validator = Validator::new_with_features(features);
         let (mut imports, mut exports) = (Vec::new(), Vec::new());
         let mut sections = HashMap::new();
         let mut depth = 0_usize;

@@ -245,6 +245,40 @@ fn results_become_answers_and_failures() {
 }
 
 #[test]
+fn asynchronous_functions_are_tools() {
+    let derived = derive_text(&component("", &["async (param \"n\" u8) (result u8)"])).unwrap();
+    assert!(derived.left_out.is_empty());
+    assert_eq!(derived.manifest.tools[0].input["required"], json!(["n"]));
+    assert_eq!(derived.manifest.tools[0].output["required"], json!(["result"]));
+}
+
+#[test]
+fn the_generation_follows_from_imports_and_types() {
+    let of = |text: &str| Generation::of(&wat::parse_str(text).unwrap());
+    let inner = r#"(component (component
+        (core module $m (func (export "f") (result i32) (i32.const 0))
+          (func (export "back") (param i32 i32 i32) (result i32) (i32.const 0)))
+        (core instance $m (instantiate $m))
+        (func (export "f") async (canon lift (core func $m "f") async
+          (callback (core func $m "back"))))))"#;
+    for (text, wanted) in [
+        ("(component)", Generation::Wasi02),
+        (&component("", &["(result u8)"]), Generation::Wasi02),
+        (r#"(component (import "wasi:random/random@0.2.6" (instance)))"#, Generation::Wasi02),
+        (r#"(component (import "other:random/random@0.3.0" (instance)))"#, Generation::Wasi02),
+        (r#"(component (import "wasi:random/random@0.3.0" (instance)))"#, Generation::Wasi03),
+        (r#"(component (import "wasi:random/random@0.3.0-rc-1" (instance)))"#, Generation::Wasi03),
+        (&component("", &["async (result u8)"]), Generation::Wasi03),
+        (&component("", &["(result (future u8))"]), Generation::Wasi03),
+        (inner, Generation::Wasi03),
+    ] {
+        assert_eq!(of(text), wanted, "{text}");
+    }
+    // What is not valid is left to the engine.
+    assert_eq!(Generation::of(b"\0asm"), Generation::Wasi02);
+}
+
+#[test]
 fn unusable_functions_are_left_out_with_the_reason() {
     let resource = "(import \"file\" (type $file (sub resource)))";
     for (types, function, wanted) in [
@@ -258,7 +292,8 @@ fn unusable_functions_are_left_out_with_the_reason() {
         (resource, "(result (result string (error (own $file))))", "answers a resource"),
         ("", "(result (stream u8))", "answers a stream"),
         ("", "(result (future u8))", "answers a future"),
-        ("", "async (result u8)", "is asynchronous"),
+        ("", "async (result (stream u8))", "answers a stream"),
+        ("", "async (param \"f\" (future u8))", "takes a future"),
         ("", "(param \"m\" (map string u8))", "takes a type that this engine does not have"),
         (
             "(type $l (list u8 4))",

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use wasmparser::WasmFeatures;
 use wasmparser::component_types::{
     ComponentAnyTypeId, ComponentDefinedType, ComponentDefinedTypeId, ComponentEntityType,
     ComponentFuncTypeId, ComponentInstanceType, ComponentItem, ComponentValType, ResourceId,
@@ -31,7 +32,8 @@ const ELLIPSIS: &str = "/* ... */";
 /// # Errors
 /// [`TypedError::Malformed`] if the bytes are not a component.
 pub fn text(component: &[u8]) -> Result<String, TypedError> {
-    let Component { types, imports, exports, sections } = Component::read(component)?;
+    let Component { types, imports, exports, sections } =
+        Component::read(component, WasmFeatures::all())?;
     let docs = sections.get(docs::SECTION).and_then(|section| Docs::read(section).ok());
     let docs = docs.unwrap_or_default();
     let types = types.as_ref();
@@ -103,7 +105,7 @@ impl Writer<'_> {
                     ComponentEntityType::Func(id) => {
                         self.comment("  ", self.docs.function(None, name));
                         let signature = self.function(id, false);
-                        let _ = writeln!(self.text, "  {verb} {name}: func{signature};");
+                        let _ = writeln!(self.text, "  {verb} {name}: {signature};");
                     }
                     ComponentEntityType::Instance(_) => {
                         let _ = writeln!(self.text, "  {verb} {name};");
@@ -149,7 +151,7 @@ impl Writer<'_> {
                 ComponentEntityType::Func(function) => {
                     self.comment(&inside, self.docs.function(Some(short(id)), name));
                     let signature = self.function(function, false);
-                    let _ = writeln!(self.text, "{inside}{name}: func{signature};");
+                    let _ = writeln!(self.text, "{inside}{name}: {signature};");
                 }
                 ComponentEntityType::Type { .. } => {
                     self.ty(&inside, name, item, Some((id, instance)));
@@ -205,11 +207,11 @@ impl Writer<'_> {
             let line = if *function == format!("[constructor]{name}") {
                 let signature = self.function(id, false);
                 let arguments = signature.split(" -> ").next().unwrap_or_default();
-                format!("constructor{arguments}")
+                format!("constructor{}", arguments.trim_start_matches("func"))
             } else if let Some(method) = function.strip_prefix(&format!("[method]{name}.")) {
-                format!("{method}: func{}", self.function(id, true))
+                format!("{method}: {}", self.function(id, true))
             } else if let Some(method) = function.strip_prefix(&format!("[static]{name}.")) {
-                format!("{method}: static func{}", self.function(id, false))
+                format!("{method}: static {}", self.function(id, false))
             } else {
                 continue;
             };
@@ -276,7 +278,8 @@ impl Writer<'_> {
         let parameters: Vec<String> =
             parameters.map(|(name, ty)| format!("{name}: {}", self.value(ty, 0))).collect();
         let result = function.result.map(|ty| format!(" -> {}", self.value(&ty, 0)));
-        format!("({}){}", parameters.join(", "), result.unwrap_or_default())
+        let kind = if function.async_ { "async func" } else { "func" };
+        format!("{kind}({}){}", parameters.join(", "), result.unwrap_or_default())
     }
 
     fn name_of(&self, id: ComponentDefinedTypeId) -> Option<&(Option<String>, String)> {

@@ -1,10 +1,12 @@
 //! The files of one call: its permissions, and the trees that it sees. Paths of a plugin are
 //! resolved and checked here; [`cofferdam_workspace`] implements the operations.
 
+mod convert;
 mod listing;
 mod permissions;
 mod secrets;
 mod wasi;
+mod wasi03;
 mod writer;
 
 use std::collections::HashMap;
@@ -27,6 +29,7 @@ const WORKSPACE: &str = "/workspace";
 
 pub(super) use permissions::add_to_linker as add_permissions_to_linker;
 pub(super) use wasi::add_to_linker;
+pub(super) use wasi03::add_to_linker as add_wasi03_to_linker;
 
 /// The file permissions of one call, and its open descriptors.
 pub(crate) struct FileState {

@@ -36,20 +36,20 @@ pub(in crate::capability) fn add_to_linker(linker: &mut Linker<CallState>) -> Re
     preopens::add_to_linker::<_, FilesData>(linker, |call| FilesView::new(call))
 }
 
-struct FilesData;
+pub(super) struct FilesData;
 
 impl HasData for FilesData {
     type Data<'a> = FilesView<'a>;
 }
 
 /// The files of one call, and wasmtime-wasi's implementation for open files.
-struct FilesView<'a> {
-    state: &'a mut FileState,
-    wasi: WasiFilesystemCtxView<'a>,
+pub(super) struct FilesView<'a> {
+    pub(super) state: &'a mut FileState,
+    pub(super) wasi: WasiFilesystemCtxView<'a>,
 }
 
 impl<'a> FilesView<'a> {
-    fn new(call: &'a mut CallState) -> Self {
+    pub(super) fn new(call: &'a mut CallState) -> Self {
         let wasi = WasiFilesystemCtxView { ctx: call.wasi.filesystem(), table: &mut call.table };
         Self { state: &mut call.files, wasi }
     }
@@ -155,6 +155,18 @@ impl<'a> FilesView<'a> {
         }
     }
 
+    /// Lists an open directory.
+    pub(super) fn list(&mut self, fd: &Resource<Descriptor>) -> FsResult<Listing> {
+        let (tree, _) = self.directory(fd)?;
+        let (place, mut entries) =
+            self.at(fd, PathAt::new(".", true), Access::Read, Overlay::list)?;
+        if Arc::ptr_eq(&tree, self.state.tree()) {
+            entries.retain(|entry| !entry.name.to_str().is_some_and(is_own));
+        }
+        let directory = self.state.open.get(&fd.rep()).ok_or(ErrorCode::BadDescriptor)?.object;
+        Ok(Listing::new(&place, directory, entries))
+    }
+
     /// Wraps a stream so that its writes are counted.
     fn counted(
         &mut self,
@@ -178,7 +190,7 @@ fn changes(create: types::OpenFlags, flags: types::DescriptorFlags) -> bool {
         )
 }
 
-fn fs_error(error: io::Error) -> FsError {
+pub(super) fn fs_error(error: io::Error) -> FsError {
     match Errno::from_io_error(&error) {
         _ if Refused::of(&error).is_some() => ErrorCode::NotPermitted.into(),
         Some(Errno::AGAIN) => ErrorCode::WouldBlock.into(),
@@ -363,15 +375,9 @@ impl types::HostDescriptor for FilesView<'_> {
         &mut self,
         fd: Resource<Descriptor>,
     ) -> FsResult<Resource<types::DirectoryEntryStream>> {
-        let (tree, _) = self.directory(&fd)?;
-        let (place, mut entries) =
-            self.at(&fd, PathAt::new(".", true), Access::Read, Overlay::list)?;
-        if Arc::ptr_eq(&tree, self.state.tree()) {
-            entries.retain(|entry| !entry.name.to_str().is_some_and(is_own));
-        }
-        let directory = self.state.open.get(&fd.rep()).ok_or(ErrorCode::BadDescriptor)?.object;
+        let listing = self.list(&fd)?;
         // The handle has the type of the bindings; its table entry is the host's own type.
-        let listing = self.wasi.table.push(Listing::new(&place, directory, entries))?;
+        let listing = self.wasi.table.push(listing)?;
         Ok(Resource::new_own(listing.rep()))
     }
 

@@ -20,6 +20,6 @@ mod request;
 mod send;
 mod service;
 
-pub(super) use link::add_to_linker;
+pub(super) use link::{add_to_linker, add_wasi03_to_linker};
 pub(super) use send::HttpState;
 pub use service::Http;
