@@ -549,7 +549,22 @@ fn the_record_is_searched_and_commits_are_undone() {
     place.write("a", "new\n");
     let (status, body) = console.send("undo", &[("id", &commit)]);
     assert_eq!((status, place.read("a").as_str()), (303, "old\n"), "{body}");
-    assert!(console.get("history").contains("undone"));
+    // The undo of the undo, from the list.
+    let history = console.get("history");
+    assert!(history.contains("undone") && history.contains("Redo the commit"), "{history}");
+    assert!(console.get(&format!("commit?id={commit}")).contains("Redo this commit"));
+    let undo = value_of(&history, "id").to_owned();
+    let (status, body) = console.send("undo", &[("id", &undo)]);
+    assert_eq!((status, place.read("a").as_str()), (303, "new\n"), "{body}");
+    assert!(body.contains(&format!("The commit {} is made again", &commit[..13])), "{body}");
+    let history = console.get("history");
+    let page = console.get(&format!("commit?id={commit}"));
+    assert!(page.contains("Undo this commit"), "{page}");
+    // The commit and the undo of its undo stand; only the undo is undone.
+    assert_eq!(history.matches("Redo the commit").count(), 1, "{history}");
+    place.write("a", "other\n");
+    let (status, body) = console.send("undo", &[("id", value_of(&history, "id"))]);
+    assert_eq!((status, place.read("a").as_str()), (409, "other\n"), "{body}");
     let figures = console.get("figures");
     assert!(figures.contains("<svg") && figures.contains("Calls by client and role"), "{figures}");
     let permissions = console.get("permissions");

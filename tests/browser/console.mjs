@@ -156,6 +156,9 @@ await check("commit");
 await page.click("text=Undo this commit");
 await page.waitForSelector(".said");
 assert.match(await text(), /is undone/);
+await page.getByRole("button", { name: /^Redo the commit/ }).first().click();
+await page.waitForSelector(".said");
+assert.match(await text(), /is made again/);
 
 // The journal.
 await page.click("nav >> text=Journal");

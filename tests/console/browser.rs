@@ -99,7 +99,8 @@ fn every_page_works_in_a_browser() {
     let small = place.read("small");
     assert!(small.contains("third 5\n") && small.contains("old 15\n"), "{small}");
     assert!(small.contains("by hand 25\n") && small.contains("old 35\n"), "{small}");
-    assert!(!place.workspace().join("done").exists() && place.workspace().join(".envrc").exists());
+    assert_eq!(place.read("done"), "done\n");
+    assert!(place.workspace().join(".envrc").exists());
     let answer = session.answer(1).to_string();
     assert!(answer.contains("the person said no: no, <i>thanks</i>"), "{answer}");
 }

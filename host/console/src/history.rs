@@ -1,4 +1,4 @@
-//! The commits of the workspace: list, diff, undo.
+//! The commits of the workspace: list, diff, undo, redo. A redo undoes the undo of a commit.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::layout::{self, Page, facts, name, pager, redirect, short, time};
 use crate::state::Console;
 use cofferdam_engine::review::DecideError;
 use cofferdam_engine::runtime::blocking;
-use cofferdam_workspace::{Commit, History, HistoryError, ListedCommit, summary};
+use cofferdam_workspace::{Commit, CommitId, History, HistoryError, ListedCommit, summary};
 
 /// How many commits a page of the list has.
 const PER_PAGE: usize = 50;
@@ -41,7 +41,7 @@ pub async fn show(console: &Arc<Console>, fields: Fields) -> Page {
                     th scope="col" { "Time (UTC)" } th scope="col" { "Commit" } th scope="col" { "What" }
                     th scope="col" { "Changes" }
                 } }
-                tbody { @for listed in &commits { (row(listed)) } }
+                tbody { @for listed in &commits { (row(console, listed)) } }
             } }
             (pager("history", &[], (at, has_more)))
         }
@@ -49,13 +49,23 @@ pub async fn show(console: &Arc<Console>, fields: Fields) -> Page {
     Page { reloads: "history", ..Page::new("history", "History", body) }
 }
 
-fn row(ListedCommit { commit, is_undone }: &ListedCommit) -> Markup {
+fn row(console: &Console, ListedCommit { commit, undone_by }: &ListedCommit) -> Markup {
     let changes = summary(&commit.changes);
     html! {
-        tr class=[is_undone.then_some("undone")] {
+        tr class=[undone_by.as_ref().map(|_| "undone")] {
             td { (time(commit.time)) }
             th scope="row" { a href=(address("commit", &[("id", &commit.id)])) { code { (short(&commit.id)) } } }
-            td { (what(commit, *is_undone)) }
+            td {
+                (what(commit))
+                @if let Some(by) = undone_by {
+                    " " span class="tag" { "undone" }
+                    form method="post" action="undo" {
+                        (layout::token(console))
+                        input type="hidden" name="id" value=(by);
+                        button title="Makes the changes of this commit again" aria-label=(format!("Redo the commit {}", short(&commit.id))) { "Redo" }
+                    }
+                }
+            }
             td { ul class="paths" {
                 @for (path, change) in changes.iter().take(MAX_PATHS) {
                     li { span class=(format!("tag {change}")) { (change) } " " (name(path)) }
@@ -66,12 +76,11 @@ fn row(ListedCommit { commit, is_undone }: &ListedCommit) -> Markup {
     }
 }
 
-fn what(commit: &Commit, is_undone: bool) -> Markup {
+fn what(commit: &Commit) -> Markup {
     html! {
         @if let Some(undone) = &commit.undoes { "undo of " code { (short(undone)) } }
         @else if let Some(accepted) = &commit.accepts { "accepted by " (name(&accepted.reviewer)) }
         @else { (commit.calls.len()) @if commit.calls.len() == 1 { " call" } @else { " calls" } }
-        @if is_undone { " " span class="tag" { "undone" } }
     }
 }
 
@@ -81,10 +90,11 @@ pub async fn commit(console: &Arc<Console>, fields: Fields) -> Page {
     let (workspace, view) = (Arc::clone(console.workspace()), View::named(fields.get("show")));
     let read = blocking(move || {
         let history = History::new(workspace);
-        let commit = history.commit(&id)?;
-        Ok((history.diff(&commit.id)?, history.conflicts(&commit.id)?, commit))
+        let ListedCommit { commit, undone_by } = history.listed(&id)?;
+        let reverted = undone_by.as_ref().unwrap_or(&commit.id);
+        Ok((history.diff(&commit.id)?, history.conflicts(reverted)?, commit, undone_by))
     });
-    let (diff, conflicts, commit) = match read.await {
+    let (diff, conflicts, commit, undone_by) = match read.await {
         Ok(read) => read,
         Err(error) => return Page::failed("history", status(&error), error),
     };
@@ -93,7 +103,7 @@ pub async fn commit(console: &Arc<Console>, fields: Fields) -> Page {
     let other = address("commit", &[("id", &commit.id), ("show", other.name())]);
     let body = html! {
         (about(&commit))
-        (undoing(console, &commit, &conflicts))
+        (undoing(console, &commit, undone_by.as_ref(), &conflicts))
         h2 { "Changes" }
         p class="row" { a href=(other) { (other_name) } }
         (diff::table("The changes of the commit", &diff, view, &whole))
@@ -120,18 +130,35 @@ fn about(commit: &Commit) -> Markup {
     ])
 }
 
-fn undoing(console: &Console, commit: &Commit, conflicts: &[String]) -> Markup {
+/// The form that undoes a commit, or that makes an undone one again by undoing its undo.
+fn undoing(
+    console: &Console,
+    commit: &Commit,
+    undone_by: Option<&CommitId>,
+    conflicts: &[String],
+) -> Markup {
+    let (label, what) = match (undone_by, &commit.undoes) {
+        (Some(_), _) => ("Redo this commit", "It is undone. A redo makes its changes again."),
+        (None, Some(_)) => ("Undo this undo", "What was undone is made again."),
+        (None, None) => (
+            "Undo this commit",
+            "What it changed becomes what it was before. An undo can be undone as well (redo).",
+        ),
+    };
     html! {
         @if conflicts.is_empty() {
             form method="post" action="undo" class="row" {
                 (layout::token(console))
-                input type="hidden" name="id" value=(commit.id);
-                button { "Undo this commit" }
-                span class="quiet" { "What it changed becomes what it was before. An undo can be undone as well." }
+                input type="hidden" name="id" value=(undone_by.unwrap_or(&commit.id));
+                button { (label) }
+                span class="quiet" { (what) }
             }
         } @else {
             div class="warning" {
-                p { strong { "It can't be undone now: " } "something was changed since, or it is undone already." }
+                p {
+                    strong { @if undone_by.is_some() { "It is undone, and can't be redone now: " } @else { "It can't be undone now: " } }
+                    "something was changed since."
+                }
                 ul {
                     @for conflict in conflicts.iter().take(MAX_NAMED) { li { (name(conflict)) } }
                     @if conflicts.len() > MAX_NAMED { li { "and " (conflicts.len() - MAX_NAMED) " more" } }
@@ -149,9 +176,10 @@ pub async fn undo(console: &Arc<Console>, fields: Fields) -> Response {
     };
     match console.reviewer.undo(Some(id)).await {
         Ok((undone, made)) => {
-            console.say(match made {
-                Some(_) => format!("The commit {} is undone.", short(&undone.id)),
-                None => "There was nothing to change.".to_owned(),
+            console.say(match (made, &undone.undoes) {
+                (None, _) => "There was nothing to change.".to_owned(),
+                (_, None) => format!("The commit {} is undone.", short(&undone.id)),
+                (_, Some(redone)) => format!("The commit {} is made again.", short(redone)),
             });
             redirect("history")
         }

@@ -1,6 +1,6 @@
 //! The history of a workspace: its commits, which can be listed, shown and undone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -34,8 +34,23 @@ pub struct History {
 pub struct ListedCommit {
     /// The commit.
     pub commit: Commit,
-    /// Whether it is undone at present.
-    pub is_undone: bool,
+    /// The commit that undoes it at present. To undo that one makes its changes again.
+    pub undone_by: Option<CommitId>,
+}
+
+/// The commits that are undone at present, with those that undo them; read from the newest one on.
+#[derive(Default)]
+struct Undone(BTreeMap<CommitId, CommitId>);
+
+impl Undone {
+    /// Adds what a commit undoes. Returns the commit that undoes it: then it has no effect any more.
+    fn see(&mut self, commit: &Commit) -> Option<CommitId> {
+        let by = self.0.get(&commit.id).cloned();
+        if let Some(id) = commit.undoes.clone().filter(|_| by.is_none()) {
+            self.0.insert(id, commit.id.clone());
+        }
+        by
+    }
 }
 
 impl History {
@@ -72,7 +87,7 @@ impl History {
         most: usize,
     ) -> Result<(Vec<ListedCommit>, usize), HistoryError> {
         let Some(dirs) = self.open()? else { return Ok((Vec::new(), 0)) };
-        let (mut page, mut undone, mut count) = (Vec::new(), BTreeSet::new(), 0);
+        let (mut page, mut undone, mut count) = (Vec::new(), Undone::default(), 0);
         for entry in dirs.entries()?.iter().rev() {
             let is_own = self.has(&entry.id);
             count += usize::from(is_own);
@@ -81,15 +96,31 @@ impl History {
                 continue;
             }
             let Ok(commit) = dirs.read(entry) else { continue };
-            let is_undone = undone.contains(&commit.id);
-            if let Some(id) = commit.undoes.clone().filter(|_| !is_undone) {
-                undone.insert(id);
-            }
+            let undone_by = undone.see(&commit);
             if is_on_page {
-                page.push(ListedCommit { commit, is_undone });
+                page.push(ListedCommit { commit, undone_by });
             }
         }
         Ok((page, count))
+    }
+
+    /// Returns a commit, named by the beginning of its id, and the commit that undoes it at present.
+    ///
+    /// # Errors
+    /// [`HistoryError::Unknown`], [`HistoryError::Ambiguous`], a history that can't be read.
+    pub fn listed(&self, id: &str) -> Result<ListedCommit, HistoryError> {
+        let (commit, _) = self.find(id)?;
+        let (mut undone, mut undone_by) = (Undone::default(), None);
+        let Some(dirs) = self.open()? else { return Ok(ListedCommit { commit, undone_by }) };
+        for entry in dirs.entries()?.iter().rev() {
+            if let Ok(other) = dirs.read(entry) {
+                undone_by = undone.see(&other);
+            }
+            if entry.id == commit.id {
+                break;
+            }
+        }
+        Ok(ListedCommit { commit, undone_by })
     }
 
     /// Returns a commit that a process did not finish. Changes nothing.

@@ -556,7 +556,7 @@ fn a_part_of_the_history_lists_and_undoes_nothing_else() {
     let part = || History::new(Arc::clone(&workspace)).only([ours.clone()]);
     let (page, count) = part().page(0, 10).unwrap();
     assert_eq!((page.len(), count), (1, 1));
-    assert_eq!((&page[0].commit.id, page[0].is_undone), (&ours, false));
+    assert_eq!((&page[0].commit.id, &page[0].undone_by), (&ours, &None));
     for id in [&*theirs, "none", "../../x", "\0"] {
         let undone = part().undo(begin(&workspace).0, Some(id));
         assert!(matches!(undone, Err(HistoryError::Unknown(_))), "{id}: {undone:?}");
@@ -564,7 +564,7 @@ fn a_part_of_the_history_lists_and_undoes_nothing_else() {
     }
     assert_eq!(part().undo(begin(&workspace).0, None).unwrap().0.id, ours);
     assert!(!root.join("ours").exists() && root.join("theirs").exists());
-    assert!(part().page(0, 10).unwrap().0[0].is_undone);
+    assert!(part().page(0, 10).unwrap().0[0].undone_by.is_some());
     assert!(matches!(part().undo(begin(&workspace).0, None), Err(HistoryError::NothingToUndo)));
     assert_eq!(part().page(1, 10).unwrap(), (Vec::new(), 1));
 
