@@ -337,6 +337,49 @@ fn a_stale_view_is_refused_with_the_new_one() {
 }
 
 #[test]
+fn files_are_marked_as_reviewed() {
+    let place = Place::new();
+    place.write("a", numbered("old"));
+    hold(&place, "task", &[("a", &numbered("new")), ("b", "b\n")]);
+    let id = proposal(&place);
+    let address = format!("proposal?id={id}");
+    let console = Console::open(&place);
+    let page = console.get(&address);
+    assert!(page.contains("0 of 2 files reviewed"), "{page}");
+    let view = value_of(&page, "view").to_owned();
+    let mark = |name: &str, path: &str| {
+        console.send("mark", &[("id", id.as_str()), ("view", view.as_str()), (name, path)])
+    };
+    let (status, page) = mark("reviewed", "a");
+    assert_eq!(status, 303, "{page}");
+    assert!(page.contains("1 of 2 files reviewed") && page.contains("Not reviewed"), "{page}");
+    assert_eq!(page.matches("<details open>").count(), 1, "{page}");
+    mark("reviewed", "b");
+    assert!(console.get("inbox").contains("2 of 2 files reviewed"));
+    mark("unreviewed", "b");
+    // In another process, and after a restart.
+    let listed = place.run(&["review"]).json();
+    assert_eq!(listed["proposals"][0]["reviewed"], json!(["a"]), "{listed}");
+    let text = place.run(&["review", "--format", "text"]).stdout;
+    assert!(text.contains("1 of 2 files reviewed"), "{text}");
+    let shown = place.run(&["review", "show", &id]).json();
+    assert_eq!(shown["files"][0]["reviewed"], true, "{shown}");
+    assert_eq!(shown["files"][1]["reviewed"], false, "{shown}");
+    let text = place.run(&["review", "show", &id, "--format", "text"]).stdout;
+    assert!(text.contains("changed a  reviewed\n") && text.contains("1 of 2 files"), "{text}");
+    drop(console);
+    let console = Console::open(&place);
+    assert!(console.get(&address).contains("1 of 2 files reviewed"));
+    // Once the change is another one, it was not reviewed.
+    hold(&place, "task", &[("a", &numbered("newer"))]);
+    assert!(console.get(&address).contains("0 of 2 files reviewed"));
+    let seen = [("id", id.as_str()), ("view", view.as_str()), ("reviewed", "a")];
+    let (status, body) = console.send("mark", &seen);
+    assert_eq!(status, 409, "{body}");
+    assert!(body.contains("has changed since") && body.contains("0 of 2 files"), "{body}");
+}
+
+#[test]
 fn large_proposals_are_shown_in_parts_that_say_what_is_left_out() {
     let place = Place::new();
     let lines = |word: &str| -> String {

@@ -92,6 +92,23 @@ await page.keyboard.press("Escape");
 await page.keyboard.press("j");
 await page.keyboard.press("a");
 await page.keyboard.press("r");
+
+// The file is reviewed: it is folded, and what is marked stays.
+const progress = () => page.innerText("#progress");
+assert.equal(await progress(), "0 of 1 files reviewed");
+await page.keyboard.press("v");
+await until(async () => (await progress()) === "1 of 1 files reviewed", "the mark");
+assert.equal(await page.locator(".hunk:visible").count(), 0);
+assert.ok(await page.locator("nav .tag.reviewed").isVisible());
+await check("reviewed");
+const again = await page.context().newPage();
+await again.goto(proposal(given.small));
+assert.equal(await again.innerText("#progress"), "1 of 1 files reviewed");
+await again.close();
+await page.keyboard.press("v");
+await until(async () => (await progress()) === "0 of 1 files reviewed", "no mark");
+assert.equal(await page.locator(".hunk:visible").count(), 4);
+assert.equal(await page.locator(".hunk.reject").count(), 1);
 await page.fill("#comment", "not <b>this</b>");
 await page.locator(".hunk").nth(2).focus();
 await page.keyboard.press("Enter");

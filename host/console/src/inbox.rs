@@ -41,7 +41,7 @@ pub async fn show(console: &Arc<Console>, _: Fields) -> Page {
         Err(error) => Page::failed("inbox", StatusCode::INTERNAL_SERVER_ERROR, error),
         Ok((questions, proposals)) => {
             let body = html! { (of_questions(console, &questions)) (of_proposals(&proposals)) };
-            let reloads = "questions proposals history";
+            let reloads = "questions proposals reviewed history";
             Page { reloads, ..Page::new("inbox", "Inbox", body) }
         }
     }
@@ -161,6 +161,7 @@ pub fn of_author(proposal: &ListedProposal) -> Markup {
         ("tools", (!tools.is_empty()).then(|| name(&tools))),
         ("changed", Some(html! { (ago(proposal.time)) })),
         ("revision", Some(html! { (proposal.revision) })),
+        ("marked", (!proposal.reviewed.is_empty()).then(|| html! { (proposal.progress()) })),
         ("proposal", Some(html! { code { (short(&proposal.id)) } })),
     ])
 }

@@ -108,13 +108,14 @@ impl Page {
 }
 
 /// The keys of the page of a proposal.
-const KEYS: [(&str, &str); 8] = [
+const KEYS: [(&str, &str); 9] = [
     ("j", "next hunk"),
     ("k", "previous hunk"),
     ("a", "mark to be accepted: this hunk, or the chosen ones"),
     ("r", "mark to be rejected: this hunk, or the chosen ones"),
     ("x", "choose this hunk, or not"),
     ("e", "edit this hunk"),
+    ("v", "mark this file as reviewed, or not"),
     ("Enter", "decide what is marked"),
     ("?", "these keys"),
 ];

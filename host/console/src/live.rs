@@ -45,6 +45,7 @@ fn changed(before: &Seen, now: &Seen) -> Vec<&'static str> {
     let (old, new) = (&before.activity, &now.activity);
     let parts = [
         ("proposals", old.proposals != new.proposals),
+        ("reviewed", old.reviewed != new.reviewed),
         ("questions", before.questions != now.questions || old.questions != new.questions),
         ("journal", old.journal != new.journal),
         ("history", old.history != new.history),

@@ -28,6 +28,10 @@ const MAX_BYTES: usize = 4 << 20;
 /// How many files the list names.
 const MAX_FILES: usize = 500;
 
+/// What the buttons say that mark a file as reviewed, and take the mark away.
+const MARK: &str = "Mark as reviewed";
+const UNMARK: &str = "Not reviewed";
+
 /// What the user has asked to see.
 struct Wanted {
     id: String,
@@ -113,6 +117,9 @@ async fn of(console: &Arc<Console>, wanted: Wanted) -> Page {
     let body = html! {
         (of_author(&review.proposal))
         p class="row" {
+            span id="progress" data-files=(review.proposal.files) data-reviewed=(review.proposal.reviewed.len()) {
+                (review.proposal.progress())
+            }
             a href=(wanted.address(other, wanted.from)) { (other_name) }
             button type="button" class="help" hidden { "Keys" }
             @if part.count == 0 { span { "The workspace has all of this already." } }
@@ -153,6 +160,7 @@ fn files(review: &Review, part: &Part<'_>, wanted: &Wanted) -> Markup {
                     }
                     @if file.collides { " " strong class="tag collides" { "COLLIDES" } }
                     @if executed_by(&file.path).is_some() { " " strong class="tag attention" { "ATTENTION" } }
+                    " " span class="tag reviewed" hidden[!file.is_reviewed] { "reviewed" }
                 }
             } }
             @if review.files.len() > MAX_FILES {
@@ -177,6 +185,8 @@ fn of_file(
                 }
                 @if !file.collides { button name="accept-file" value=(file.path) { "Accept file" } }
                 button name="reject-file" value=(file.path) { "Reject file" }
+                @let (name, label) = if file.is_reviewed { ("unreviewed", UNMARK) } else { ("reviewed", MARK) };
+                button class="review" formaction="mark" name=(name) value=(file.path) data-other=(if file.is_reviewed { MARK } else { UNMARK }) { (label) }
             }
             @if file.collides { p class="warning" {
                 strong { "COLLIDES: " } "the workspace has other changes in the same place. These hunks can only be rejected."
@@ -184,7 +194,10 @@ fn of_file(
             @if let Some(by) = executed_by(&file.path) { p class="warning" {
                 strong { "ATTENTION: " } "a file that " (layout::line(by)) "."
             } }
-            @for (number, hunk) in hunks { (of_hunk(file, (*number, hunk), review, wanted)) }
+            details open[!file.is_reviewed] {
+                summary { (self::hunks(hunks.len())) }
+                @for (number, hunk) in hunks { (of_hunk(file, (*number, hunk), review, wanted)) }
+            }
         }
     }
 }
@@ -352,22 +365,40 @@ pub async fn decide(console: &Arc<Console>, fields: Fields) -> Response {
             let page = editing(console, &fields, Some(fields.get("text"))).await;
             page.alerting(status(&error), error).respond(console)
         }
-        Err(DecideError::Review(error)) => {
-            let why = match &error {
-                ReviewError::Stale { .. } => {
-                    "Nothing was decided: the proposal or the workspace has changed since \
-                                              you have looked. This is how it is now."
-                        .to_owned()
-                }
-                error => format!("Nothing was decided: {error}"),
-            };
-            of(console, wanted).await.alerting(status(&error), why).respond(console)
-        }
+        Err(DecideError::Review(error)) => refused(console, wanted, &error).await,
         Err(error) => {
             let page = of(console, wanted).await;
             page.alerting(StatusCode::INTERNAL_SERVER_ERROR, error).respond(console)
         }
     }
+}
+
+/// Marks a file as reviewed, or takes the mark away, and leads back to the file.
+pub async fn mark(console: &Arc<Console>, fields: Fields) -> Response {
+    let wanted = Wanted::of(&fields);
+    let is_reviewed = fields.filled("reviewed").is_some();
+    let path = fields.get(if is_reviewed { "reviewed" } else { "unreviewed" }).to_owned();
+    let (view, paths) = (fields.get("view").to_owned(), [path.clone()]);
+    let (reviews, id) = (Reviews::new(Arc::clone(console.workspace())), wanted.id.clone());
+    match blocking(move || reviews.mark(&id, &view, &paths, is_reviewed)).await {
+        Ok(review) => {
+            let before = review.files.iter().take_while(|file| file.path != path);
+            let first = before.map(|file| file.hunks.len()).sum::<usize>().max(wanted.from) + 1;
+            redirect(&format!("{}#f-{first}", wanted.address(wanted.view, wanted.from)))
+        }
+        Err(error) => refused(console, wanted, &error).await,
+    }
+}
+
+/// The page as it is now, with why nothing was done.
+async fn refused(console: &Arc<Console>, wanted: Wanted, error: &ReviewError) -> Response {
+    let why = match error {
+        ReviewError::Stale { .. } => "Nothing was decided: the proposal or the workspace has changed since \
+                                      you have looked. This is how it is now."
+            .to_owned(),
+        error => format!("Nothing was decided: {error}"),
+    };
+    of(console, wanted).await.alerting(status(error), why).respond(console)
 }
 
 /// Reads what the user has decided.

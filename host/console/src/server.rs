@@ -119,6 +119,7 @@ fn router(console: Arc<Console>) -> Router {
         .route("/proposal", get(show_proposal))
         .route("/edit", get(show_edit))
         .route("/decide", post(decide))
+        .route("/mark", post(mark))
         .route("/history", get(show_history))
         .route("/commit", get(show_commit))
         .route("/undo", post(undo))
@@ -247,5 +248,6 @@ macro_rules! actions {
 actions! {
     answer_question: inbox::answer;
     decide: proposal::decide;
+    mark: proposal::mark;
     undo: history::undo;
 }

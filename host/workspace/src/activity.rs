@@ -4,7 +4,7 @@
 use std::io;
 
 use crate::disk;
-use crate::layout::{HISTORY, PROPOSALS, QUESTIONS};
+use crate::layout::{HISTORY, PROPOSALS, QUESTIONS, REVIEWED};
 use crate::workspace::Workspace;
 
 /// The file of the journal, which the engine writes.
@@ -19,6 +19,8 @@ type Mark = Option<(i64, i64)>;
 pub struct Activity {
     /// The open proposals.
     pub proposals: Mark,
+    /// What is marked as reviewed.
+    pub reviewed: Mark,
     /// The open questions and their answers.
     pub questions: Mark,
     /// The calls, events and decisions.
@@ -40,6 +42,7 @@ impl Workspace {
         };
         Ok(Activity {
             proposals: mark(PROPOSALS)?,
+            reviewed: mark(REVIEWED)?,
             questions: mark(QUESTIONS)?,
             journal: mark(JOURNAL)?,
             history: mark(HISTORY)?,

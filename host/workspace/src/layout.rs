@@ -24,6 +24,9 @@ pub(crate) const CACHE: &str = "cache";
 /// The directory of proposals: held commits, with their images.
 pub(crate) const PROPOSALS: &str = "proposals";
 
+/// The directory of what a user has marked as reviewed.
+pub(crate) const REVIEWED: &str = "reviewed";
+
 /// The directory of paused calls.
 pub(crate) const PAUSED: &str = "paused";
 

@@ -7,7 +7,7 @@
 //! | group | modules |
 //! |---|---|
 //! | history | [`history`]: list, diff, undo and prune commits; [`restore`]: stage a commit's old state |
-//! | held changes | [`review`]: decide about proposals; [`hold`], [`stacked`]: hold a transaction, and base one on what is held; [`proposals`]: the files of proposals; [`proposed`], [`merge`]: compare them with the workspace; [`notices`]: tell a session; [`session_name`] |
+//! | held changes | [`review`]: decide about proposals; [`hold`], [`stacked`]: hold a transaction, and base one on what is held; [`proposals`]: the files of proposals; [`proposed`], [`merge`]: compare them with the workspace; [`reviewed`]: what a user has marked as reviewed; [`notices`]: tell a session; [`session_name`] |
 //! | transactions | [`transaction`]: begin and commit; [`store`]: recovery, moving commits to the history; [`write_queue`]: which client of this process writes next |
 //! | steps of a commit | [`plan`]: the changes to make; [`sync_staged`]: staged files to the disk; [`apply`]: renames; [`content`]: old and new content; [`history_dirs`]: the files of the history |
 //! | per workspace | [`activity`]: whether anything was recorded since; [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory; [`tasks`]: calls that go on after their request |
@@ -54,6 +54,7 @@ mod renames;
 mod repository;
 mod restore;
 mod review;
+mod reviewed;
 mod run_dir;
 mod seal;
 mod session_name;
