@@ -380,6 +380,48 @@ fn files_are_marked_as_reviewed() {
 }
 
 #[test]
+fn several_proposals_are_decided_about_at_once() {
+    let place = Place::new();
+    place.write("c", "old\n");
+    for (session, path) in [("one", "a"), ("two", "b"), ("three", "c"), ("four", "d"), ("five", "e")] {
+        hold(&place, session, &[(path, "new\n")]);
+    }
+    let console = Console::open(&place);
+    let inbox = console.get("inbox");
+    let chosen = values(&inbox, "chosen").into_iter().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(chosen.len(), 5, "{inbox}");
+    let decide = |verdict: &str, chosen: &[String]| {
+        let mut fields = vec![("verdict", verdict), ("comment", "all <b>")];
+        fields.extend(chosen.iter().map(|chosen| ("chosen", chosen.as_str())));
+        let (status, page) = console.send("decide-all", &fields);
+        assert_eq!(status, 303, "{page}");
+        page
+    };
+    // One has another revision by now, and one collides.
+    hold(&place, "two", &[("b2", "new\n")]);
+    place.write("c", "theirs\n");
+    let said = decide("accept", &chosen[..4]);
+    assert!(said.contains("The session one: 1 hunk accepted"), "{said}");
+    assert!(said.contains("The session two: nothing was decided: its changes are other ones"), "{said}");
+    assert!(said.contains("The session three: nothing was decided: the workspace has other"), "{said}");
+    assert!(said.contains("The session four: 1 hunk accepted"), "{said}");
+    assert_eq!((place.read("a"), place.read("c"), place.read("d")), ("new\n".into(), "theirs\n".into(), "new\n".into()));
+    assert!(!place.workspace().join("b").exists() && !place.workspace().join("e").exists());
+    // What was decided about, and nothing.
+    assert!(decide("accept", &chosen[..1]).contains("nothing was decided: there is no open proposal"));
+    assert!(decide("accept", &[]).contains("choose held changes first"));
+    assert_eq!(console.send("decide-all", &[("chosen", &chosen[4])]).0, 422);
+    let left = console.get("inbox");
+    let left: Vec<String> = values(&left, "chosen").into_iter().map(str::to_owned).collect();
+    assert_eq!(left.len(), 3);
+    let said = decide("reject", &left);
+    assert_eq!(said.matches("rejected; nothing is left of the proposal").count(), 3, "{said}");
+    let read = r#"{"actions": [{"type": "read_file", "path": "a"}]}"#;
+    let told = place.run_with(&["run", "--session", "five"], read);
+    assert!(told.stdout.contains("all <b>"), "{}", told.stdout);
+}
+
+#[test]
 fn large_proposals_are_shown_in_parts_that_say_what_is_left_out() {
     let place = Place::new();
     let lines = |word: &str| -> String {

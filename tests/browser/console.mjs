@@ -146,6 +146,15 @@ const held = await page.locator(".card").count();
 process.stdout.write(`${JSON.stringify({ want: "hold" })}\n`);
 await until(async () => (await page.locator(".card").count()) > held, "a new proposal in the inbox");
 
+// Several proposals at once. What is chosen stays chosen while others come.
+await page.getByLabel("Choose the changes of the session later").check();
+await page.fill("#bulk #comment", "not <b>now</b>");
+await check("inbox with a choice");
+await page.click("text=Reject all of the chosen ones");
+await page.waitForSelector(".said");
+assert.match(await text(), /The session later: 1 hunk rejected/);
+assert.equal(await page.locator(".card").count(), held);
+
 // A question of a call.
 process.stdout.write(`${JSON.stringify({ want: "question" })}\n`);
 await page.waitForSelector(".asks", { timeout: 30_000 });

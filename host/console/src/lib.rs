@@ -8,6 +8,7 @@
 //! No arguments, no printing, no environment. What is decided is carried out by
 //! [`cofferdam_engine::review`], as for the command.
 
+mod bulk;
 mod diff;
 mod figures;
 mod form;

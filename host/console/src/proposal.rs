@@ -472,7 +472,8 @@ fn hunks(count: usize) -> String {
     if count == 1 { "1 hunk".to_owned() } else { format!("{count} hunks") }
 }
 
-fn outcome(decided: &Decided) -> String {
+/// What a decision has done, for the user.
+pub fn outcome(decided: &Decided) -> String {
     let counts = [("accepted", decided.accepted), ("rejected", decided.rejected)];
     let counts = counts.iter().filter(|(_, count)| *count > 0);
     let mut said: Vec<String> =

@@ -25,7 +25,7 @@ use crate::form::Fields;
 use crate::guard::{Access, protect};
 use crate::layout::{self, Page};
 use crate::state::{Console, Settings};
-use crate::{figures, history, inbox, journal, live, permissions, proposal};
+use crate::{bulk, figures, history, inbox, journal, live, permissions, proposal};
 use cofferdam_engine::runtime::blocking;
 
 /// The largest form, in bytes.
@@ -120,6 +120,7 @@ fn router(console: Arc<Console>) -> Router {
         .route("/edit", get(show_edit))
         .route("/decide", post(decide))
         .route("/mark", post(mark))
+        .route("/decide-all", post(decide_all))
         .route("/history", get(show_history))
         .route("/commit", get(show_commit))
         .route("/undo", post(undo))
@@ -249,5 +250,6 @@ actions! {
     answer_question: inbox::answer;
     decide: proposal::decide;
     mark: proposal::mark;
+    decide_all: bulk::decide;
     undo: history::undo;
 }
