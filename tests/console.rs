@@ -650,6 +650,13 @@ fn the_record_is_searched_and_commits_are_undone() {
     place.write("a", "other\n");
     let (status, body) = console.send("undo", &[("id", value_of(&history, "id"))]);
     assert_eq!((status, place.read("a").as_str()), (409, "other\n"), "{body}");
+    // The undo and the undo of the undo, together.
+    let range = console.get(&format!("range?from={}", &commit));
+    assert!(range.contains("-old") && range.contains("+new"), "{range}");
+    let undone = &values(&console.get("history"), "from")[1].to_owned();
+    let range = console.get(&format!("range?from={commit}&to={undone}&show=side"));
+    assert!(range.contains("Together they changed nothing"), "{range}");
+    assert_eq!(console.page("range?from=x").ask(console.address).0, 404);
     let figures = console.get("figures");
     assert!(figures.contains("<svg") && figures.contains("Calls by client and role"), "{figures}");
     let permissions = console.get("permissions");

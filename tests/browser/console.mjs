@@ -185,6 +185,13 @@ assert.match(await text(), /is undone/);
 await page.getByRole("button", { name: /^Redo the commit/ }).first().click();
 await page.waitForSelector(".said");
 assert.match(await text(), /is made again/);
+await page.getByLabel("is the first one").last().check();
+await page.getByLabel("is the last one").first().check();
+await page.click("text=Show what they changed together");
+await page.waitForURL(/range\?from=/);
+assert.match(await text(), /What several commits changed/);
+assert.match(await text(), /third 5/);
+await check("range");
 
 // The journal.
 await page.click("nav >> text=Journal");

@@ -1,4 +1,5 @@
-//! The commits of the workspace: list, diff, undo, redo. A redo undoes the undo of a commit.
+//! The commits of the workspace: list, diff of one or of several in a row, undo, redo. A redo undoes the
+//! undo of a commit.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::layout::{self, Page, facts, name, pager, redirect, short, time};
 use crate::state::Console;
 use cofferdam_engine::review::DecideError;
 use cofferdam_engine::runtime::blocking;
-use cofferdam_workspace::{Commit, CommitId, History, HistoryError, ListedCommit, summary};
+use cofferdam_workspace::{Commit, CommitId, History, HistoryError, ListedCommit, RangeDiff, summary};
 
 /// How many commits a page of the list has.
 const PER_PAGE: usize = 50;
@@ -35,11 +36,15 @@ pub async fn show(console: &Arc<Console>, fields: Fields) -> Page {
     let has_more = count > at.saturating_add(1).saturating_mul(PER_PAGE);
     let body = html! {
         @if commits.is_empty() { p class="quiet" { "There are no commits here." } } @else {
+            form id="range" method="get" action="range" class="row" {
+                span class="quiet" { "Choose the first and the last commit of a part of the history:" }
+                button { "Show what they changed together" }
+            }
             section class="scroll" aria-label="Commits" tabindex="0" { table {
                 caption { (count) " commits are kept" }
                 thead { tr {
                     th scope="col" { "Time (UTC)" } th scope="col" { "Commit" } th scope="col" { "What" }
-                    th scope="col" { "Changes" }
+                    th scope="col" { "Changes" } th scope="col" { "First" } th scope="col" { "Last" }
                 } }
                 tbody { @for listed in &commits { (row(console, listed)) } }
             } }
@@ -72,6 +77,10 @@ fn row(console: &Console, ListedCommit { commit, undone_by }: &ListedCommit) -> 
                 }
                 @if changes.len() > MAX_PATHS { li { "and " (changes.len() - MAX_PATHS) " more" } }
             } }
+            @for (field, which) in [("from", "first"), ("to", "last")] {
+                td { input type="radio" form="range" required name=(field) value=(commit.id)
+                    aria-label=(format!("The commit {} is the {which} one", short(&commit.id))); }
+            }
         }
     }
 }
@@ -105,10 +114,54 @@ pub async fn commit(console: &Arc<Console>, fields: Fields) -> Page {
         (about(&commit))
         (undoing(console, &commit, undone_by.as_ref(), &conflicts))
         h2 { "Changes" }
-        p class="row" { a href=(other) { (other_name) } }
+        p class="row" {
+            a href=(other) { (other_name) }
+            a href=(address("range", &[("from", &commit.id)])) { "With all later commits" }
+        }
         (diff::table("The changes of the commit", &diff, view, &whole))
     };
     Page::new("history", format!("Commit {}", short(&commit.id)), body)
+}
+
+/// What several commits in a row changed together. Names the files that are not kept any more.
+pub async fn range(console: &Arc<Console>, fields: Fields) -> Page {
+    let [from, to] = ["from", "to"].map(|field| fields.get(field).to_owned());
+    let (workspace, view) = (Arc::clone(console.workspace()), View::named(fields.get("show")));
+    let read = blocking(move || History::new(workspace).diff_range(&from, &to)).await;
+    let RangeDiff { first, last, commits, diff, unreadable } = match read {
+        Ok(read) => read,
+        Err(error) => return Page::failed("history", status(&error), error),
+    };
+    let whole = format!("cofferdam log --diff {}..{} --format text", first.id, last.id);
+    let (other, other_name) = view.other();
+    let other = address("range", &[("from", &first.id), ("to", &last.id), ("show", other.name())]);
+    let of_commit = |commit: &Commit| {
+        html! {
+            a href=(address("commit", &[("id", &commit.id)])) { code { (short(&commit.id)) } } " " (time(commit.time))
+        }
+    };
+    let body = html! {
+        (facts([
+            ("first commit", Some(of_commit(&first))),
+            ("last commit", Some(of_commit(&last))),
+            ("commits", Some(html! { (commits) })),
+        ]))
+        p class="quiet" {
+            "From the files before the first commit to the files after the last one, with what other programs "
+            "changed of these files in between."
+        }
+        @if !unreadable.is_empty() { div class="warning" {
+            p { strong { "Left out: " } "these files are not kept any more, or were changed where they are kept." }
+            ul {
+                @for path in unreadable.iter().take(MAX_NAMED) { li { (name(path)) } }
+                @if unreadable.len() > MAX_NAMED { li { "and " (unreadable.len() - MAX_NAMED) " more" } }
+            }
+        } }
+        @if diff.is_empty() { p class="quiet" { "Together they changed nothing." } }
+        p class="row" { a href=(other) { (other_name) } }
+        (diff::table("The changes of these commits", &diff, view, &whole))
+    };
+    Page::new("history", "What several commits changed", body)
 }
 
 fn about(commit: &Commit) -> Markup {

@@ -123,6 +123,7 @@ fn router(console: Arc<Console>) -> Router {
         .route("/decide-all", post(decide_all))
         .route("/history", get(show_history))
         .route("/commit", get(show_commit))
+        .route("/range", get(show_range))
         .route("/undo", post(undo))
         .route("/journal", get(show_journal))
         .route("/call", get(show_call))
@@ -229,6 +230,7 @@ pages! {
     show_edit: proposal::edit;
     show_history: history::show;
     show_commit: history::commit;
+    show_range: history::range;
     show_journal: journal::show;
     show_call: journal::call;
     show_permissions: permissions::show;

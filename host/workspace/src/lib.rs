@@ -80,7 +80,7 @@ pub use disk::Listed;
 pub use error::{CommitError, HistoryError, Refused, is_full};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use git_commit::{GitCommit, GitCommitError};
-pub use history::{History, ListedCommit};
+pub use history::{History, ListedCommit, RangeDiff};
 pub use hold::HeldChanges;
 pub use native_view::{NativeView, Protected, ViewKind, ViewOptions};
 pub use overlay::{ExecutedFile, Opening, Overlay, Savepoint};

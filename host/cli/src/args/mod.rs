@@ -243,6 +243,7 @@ Examples:
   cofferdam log --failed --limit 5
   cofferdam log --commits --format text
   cofferdam log --diff 019a6f2c
+  cofferdam log --diff 019a6f2c..019a7d10 --format text
   cofferdam log --output 019a6f2c-63d2 --stream stderr --format text
   cofferdam log --output 019a6f2c-63d2 --offset 1000000 --length 4000 --format text")]
     Log(Log),
