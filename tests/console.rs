@@ -422,6 +422,23 @@ fn several_proposals_are_decided_about_at_once() {
 }
 
 #[test]
+fn what_is_held_names_the_console_that_is_open() {
+    let place = Place::new();
+    let write = json!({"type": "write_file", "path": "a", "content": "a\n"});
+    let envelope = json!({"actions": [write]}).to_string();
+    let notice = || place.run_with(&["run", "--hold", "--session", "task"], &envelope).stdout;
+    assert!(notice().contains("or on `cofferdam console`"), "{}", notice());
+    let console = Console::open(&place);
+    let told = notice();
+    assert!(told.contains("or in the console that is open for this workspace"), "{told}");
+    for secret in [console.base.trim_matches('/'), console.url.split_once("token=").unwrap().1] {
+        assert!(!told.contains(secret), "{told}");
+    }
+    drop(console);
+    wait_until(|| notice().contains("or on `cofferdam console`"));
+}
+
+#[test]
 fn large_proposals_are_shown_in_parts_that_say_what_is_left_out() {
     let place = Place::new();
     let lines = |word: &str| -> String {

@@ -73,7 +73,11 @@ pub fn serve(
         let console = Arc::new(Console::new(settings, access));
         // Calls wait for an answer from now on, before a page is open.
         let listening = Arc::clone(&console);
-        blocking(move || listening.listener()).await?;
+        let _open = blocking(move || {
+            listening.listener()?;
+            listening.workspace().open_console()
+        })
+        .await?;
         let router = router(console);
         ready(address);
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));

@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::Host;
 use super::approval::Approved;
 use super::cancel::{cancelled, is_cancelled};
-use super::commit::held_notice;
 use super::context::{ActiveCall, RunContext, RunOptions};
 use super::ended::{Ended, Performed};
 use super::execute::refused;
@@ -67,7 +66,7 @@ impl Host {
         let mut warnings = named(&executed);
         // The message of a failure has it already.
         warnings.extend(refused.filter(|_| matches!(outcome, Outcome::Executed(_))));
-        warnings.extend(held.as_ref().map(held_notice));
+        warnings.extend(held.as_ref().map(|held| self.held_notice(held)));
         // The client does not see the result of a call that waits for the user.
         if record.outcome() != Status::Skipped {
             warnings.extend(self.notices(run.options).await);
