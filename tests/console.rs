@@ -10,7 +10,7 @@ use std::process::Child;
 
 use serde_json::{Value, json};
 
-use crate::mcp::ASKING;
+use crate::mcp::{ASKING, plugin};
 use crate::mcp::server::Request;
 use crate::mcp::stdio::Session;
 use crate::support::{Place, wait_until};
@@ -601,6 +601,81 @@ fn calls_are_approved_by_a_pattern_for_a_time() {
     assert_eq!(place.read("ran"), "a*b\ntwo\n");
     run(&mut session, 3, "rm ran");
     wait_until(|| console.get("inbox").contains("rm ran"));
+}
+
+/// Waits until a call of this tool is shown as under way; returns its id and the page.
+fn under_way(console: &Console, tool: &str) -> (String, String) {
+    wait_until(|| console.get("calls").contains(&format!(" of {tool}\">Cancel<")));
+    let page = console.get("calls");
+    (value_of(&page, "call").to_owned(), page)
+}
+
+#[test]
+fn calls_under_way_are_seen_and_cancelled() {
+    let place = Place::new();
+    configure(&place, ASKING);
+    let console = Console::open(&place);
+    let mut session = Session::begun(&place, &json!({}));
+    // A short one costs no file.
+    session.call(1, "conformance__test_simple_text", &json!({}));
+    session.answer(1);
+    assert!(!place.workspace().join(".cofferdam/calls").exists());
+    assert!(console.get("calls").contains("No call is under way"));
+    let cancel = |call: &str| {
+        let (status, page) = console.send("cancel", &[("call", call)]);
+        assert_eq!(status, 303, "{page}");
+        page
+    };
+    for (id, how) in [(2, "sleep"), (3, "compute")] {
+        session.call(id, "conformance__wait", &json!({ "how": how }));
+        wait_until(|| console.get("calls").contains("waiting"));
+        let (call, page) = under_way(&console, "conformance.wait");
+        assert!(page.contains("<bdi>tests 0</bdi>") && page.contains("conformance.wait"), "{page}");
+        assert!(cancel(&call).contains("The call is asked to end"));
+        let answer = session.answer(id)["result"].clone();
+        assert_eq!(answer["isError"], true, "{answer}");
+        let wanted = "Cancelled: the user of cofferdam console has cancelled the call";
+        assert!(answer.to_string().contains(wanted), "{answer}");
+        assert!(cancel(&call).contains("not under way any more"));
+        assert!(!console.get("calls").contains("Cancel the call"));
+        let page = console.get(&format!("call?id={call}"));
+        assert!(page.contains("call_cancelled") && page.contains("cofferdam console"), "{page}");
+    }
+    // One that waits for an answer.
+    session.call(4, "shell__run_command", &json!({"command": "echo one >> ran"}));
+    let (call, page) = under_way(&console, "shell.run_command");
+    assert!(page.contains("waits for you or for its turn"), "{page}");
+    cancel(&call);
+    assert!(session.answer(4).to_string().contains("has cancelled the call"));
+    assert!(console.get("inbox").contains("No call waits for an answer"));
+    assert!(!place.workspace().join("ran").exists());
+    let log = place.run(&["log", "--format", "text"]).stdout;
+    let wanted = "call_cancelled  cancelled  shell.run_command  by the user of cofferdam console";
+    assert!(log.contains(wanted), "{log}");
+    assert!(console.get("calls").contains("The sessions of the latest 4 calls"));
+}
+
+#[test]
+fn calls_of_the_command_are_cancelled_and_those_of_killed_processes_are_not_shown() {
+    let place = Place::new();
+    let console = Console::open(&place);
+    let start = || {
+        let mut command = place.command(&["call", "conformance.wait", r#"{"how": "sleep"}"#]);
+        let child = command.args(plugin()).spawn().unwrap();
+        (child, under_way(&console, "conformance.wait").0)
+    };
+    let (child, call) = start();
+    console.send("cancel", &[("call", &call)]);
+    let ended = child.wait_with_output().unwrap();
+    let printed = String::from_utf8(ended.stdout).unwrap() + &String::from_utf8(ended.stderr).unwrap();
+    assert!(printed.contains("the user of cofferdam console has cancelled"), "{printed}");
+    let (mut child, call) = start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until(|| console.get("calls").contains("No call is under way"));
+    let (_, page) = console.send("cancel", &[("call", &call)]);
+    assert!(page.contains("not under way any more"), "{page}");
+    assert_eq!(std::fs::read_dir(place.workspace().join(".cofferdam/calls")).unwrap().count(), 0);
 }
 
 #[test]

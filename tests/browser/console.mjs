@@ -165,6 +165,18 @@ await page.press(".asks input[name=reason]", "Enter");
 await page.waitForSelector(".said");
 assert.match(await text(), /The call has your answer/);
 
+// A call under way appears by itself, and is cancelled.
+await page.click("nav >> text=Under way");
+await page.mouse.move(0, 0);
+assert.match(await text(), /No call is under way/);
+process.stdout.write(`${JSON.stringify({ want: "call" })}\n`);
+await until(async () => /conformance\.wait/.test(await text()) && /waiting/.test(await text()), "the call");
+await check("calls");
+await page.click("text=Cancel >> nth=-1");
+await page.waitForSelector(".said");
+await page.mouse.move(0, 0);
+await until(async () => /No call is under way/.test(await text()), "the end of the call");
+
 // Hostile names and contents.
 await page.goto(proposal(given.hostile));
 await check("hostile");
@@ -212,7 +224,7 @@ await check("figures");
 // A narrow screen, and no script.
 const narrow = await open({ viewport: { width: 380, height: 700 }, javaScriptEnabled: false });
 await narrow.context().addCookies(await page.context().cookies());
-for (const name of ["inbox", "history", "journal", "permissions", "figures", `proposal?id=${given.large}`]) {
+for (const name of ["inbox", "calls", "history", "journal", "permissions", "figures", `proposal?id=${given.large}`]) {
   const response = await narrow.goto(`${base}${name}`);
   assert.equal(response.status(), 200, name);
 }

@@ -10,8 +10,9 @@ use crate::state::Console;
 use cofferdam_text::{escape_control, shorten};
 
 /// The pages that the navigation leads to, with their titles.
-const TABS: [(&str, &str); 5] = [
+const TABS: [(&str, &str); 6] = [
     ("inbox", "Inbox"),
+    ("calls", "Under way"),
     ("history", "History"),
     ("journal", "Journal"),
     ("permissions", "Permissions"),

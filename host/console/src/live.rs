@@ -47,6 +47,7 @@ fn changed(before: &Seen, now: &Seen) -> Vec<&'static str> {
         ("proposals", old.proposals != new.proposals),
         ("reviewed", old.reviewed != new.reviewed),
         ("questions", before.questions != now.questions || old.questions != new.questions),
+        ("calls", old.calls != new.calls),
         ("journal", old.journal != new.journal),
         ("history", old.history != new.history),
     ];

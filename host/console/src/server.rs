@@ -25,7 +25,7 @@ use crate::form::Fields;
 use crate::guard::{Access, protect};
 use crate::layout::{self, Page};
 use crate::state::{Console, Settings};
-use crate::{bulk, figures, history, inbox, journal, live, permissions, proposal};
+use crate::{bulk, calls, figures, history, inbox, journal, live, permissions, proposal};
 use cofferdam_engine::runtime::blocking;
 
 /// The largest form, in bytes.
@@ -125,6 +125,8 @@ fn router(console: Arc<Console>) -> Router {
         .route("/decide", post(decide))
         .route("/mark", post(mark))
         .route("/decide-all", post(decide_all))
+        .route("/calls", get(show_calls))
+        .route("/cancel", post(cancel))
         .route("/history", get(show_history))
         .route("/commit", get(show_commit))
         .route("/range", get(show_range))
@@ -232,6 +234,7 @@ pages! {
     show_inbox: inbox::show;
     show_proposal: proposal::show;
     show_edit: proposal::edit;
+    show_calls: calls::show;
     show_history: history::show;
     show_commit: history::commit;
     show_range: history::range;
@@ -257,5 +260,6 @@ actions! {
     decide: proposal::decide;
     mark: proposal::mark;
     decide_all: bulk::decide;
+    cancel: calls::cancel;
     undo: history::undo;
 }

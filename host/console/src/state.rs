@@ -12,8 +12,8 @@ use crate::guard::Access;
 use cofferdam_engine::review::Reviewer;
 use cofferdam_workspace::{Activity, Listener, Workspace};
 
-/// What the user answers questions with, and decides with, in the record.
-const NAME: &str = "cofferdam console";
+/// What the user answers questions and cancels calls with, in the record.
+pub const NAME: &str = "cofferdam console";
 
 /// Who decides, in the record of a review.
 pub const REVIEWER: &str = "console";

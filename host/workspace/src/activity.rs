@@ -4,7 +4,7 @@
 use std::io;
 
 use crate::disk;
-use crate::layout::{HISTORY, PROPOSALS, QUESTIONS, REVIEWED};
+use crate::layout::{CALLS, HISTORY, PROPOSALS, QUESTIONS, REVIEWED};
 use crate::workspace::Workspace;
 
 /// The file of the journal, which the engine writes.
@@ -23,6 +23,8 @@ pub struct Activity {
     pub reviewed: Mark,
     /// The open questions and their answers.
     pub questions: Mark,
+    /// The calls under way.
+    pub calls: Mark,
     /// The calls, events and decisions.
     pub journal: Mark,
     /// The commits.
@@ -44,6 +46,7 @@ impl Workspace {
             proposals: mark(PROPOSALS)?,
             reviewed: mark(REVIEWED)?,
             questions: mark(QUESTIONS)?,
+            calls: mark(CALLS)?,
             journal: mark(JOURNAL)?,
             history: mark(HISTORY)?,
         })

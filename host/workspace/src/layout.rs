@@ -38,3 +38,6 @@ pub(crate) const TASKS: &str = "tasks";
 
 /// The directory of what sessions are to be told.
 pub(crate) const NOTICES: &str = "notices";
+
+/// The directory of calls under way.
+pub(crate) const CALLS: &str = "calls";

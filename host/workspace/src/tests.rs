@@ -105,6 +105,7 @@ mod held;
 mod paused;
 mod questions;
 mod recovery;
+mod running;
 mod tasks;
 
 const REPLACE: Opening = Opening { read: false, create: true, exclusive: false, truncate: true };

@@ -305,10 +305,10 @@ Examples:
     Review(Review),
     /// Supervise agents on a local web page
     ///
-    /// Shows held changes, questions of calls, history, journal, permissions and figures. Listens on
-    /// 127.0.0.1 until it is interrupted, prints an address that can be opened once, and opens it in a
-    /// browser where there is one. While it runs, questions of calls that need a yes are shown there, as
-    /// with `cofferdam review answer`.
+    /// Shows held changes, questions of calls, calls under way, history, journal, permissions and figures.
+    /// Listens on 127.0.0.1 until it is interrupted, prints an address that can be opened once, and opens
+    /// it in a browser where there is one. While it runs, questions of calls that need a yes are shown
+    /// there, as with `cofferdam review answer`.
     #[command(after_help = "\
 Examples:
   cofferdam console
