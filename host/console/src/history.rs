@@ -118,7 +118,7 @@ pub async fn commit(console: &Arc<Console>, fields: Fields) -> Page {
             a href=(other) { (other_name) }
             a href=(address("range", &[("from", &commit.id)])) { "With all later commits" }
         }
-        (diff::table("The changes of the commit", &diff, view, &whole))
+        (diff::table("The changes of the commit", &diff, "", view, &whole))
     };
     Page::new("history", format!("Commit {}", short(&commit.id)), body)
 }
@@ -159,7 +159,7 @@ pub async fn range(console: &Arc<Console>, fields: Fields) -> Page {
         } }
         @if diff.is_empty() { p class="quiet" { "Together they changed nothing." } }
         p class="row" { a href=(other) { (other_name) } }
-        (diff::table("The changes of these commits", &diff, view, &whole))
+        (diff::table("The changes of these commits", &diff, "", view, &whole))
     };
     Page::new("history", "What several commits changed", body)
 }

@@ -23,6 +23,7 @@ mod permissions;
 mod proposal;
 mod server;
 mod state;
+mod syntax;
 
 pub use server::serve;
 pub use state::{Permissions, Settings};

@@ -234,7 +234,7 @@ fn of_hunk(
                 }
                 button name="reject-one" value=(hunk.id) aria-label=(format!("Reject hunk {number}")) { "Reject" }
             }
-            (diff::table(&format!("The lines of hunk {number}"), &hunk.text, wanted.view, &whole))
+            (diff::table(&format!("The lines of hunk {number}"), &hunk.text, &file.path, wanted.view, &whole))
         }
     }
 }
