@@ -1,6 +1,7 @@
 //! `cofferdam console`: who may use the page, what its forms do, and what it shows.
 
 mod browser;
+mod subsets;
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
