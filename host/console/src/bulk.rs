@@ -48,9 +48,8 @@ async fn decide_whole(
     comment: Option<String>,
 ) -> String {
     let (id, seen) = chosen.rsplit_once('.').unwrap_or((chosen, ""));
-    let failed = |what: &str, why: &dyn std::fmt::Display| {
-        format!("{what}: nothing was decided: {why}.")
-    };
+    let failed =
+        |what: &str, why: &dyn std::fmt::Display| format!("{what}: nothing was decided: {why}.");
     let (reviews, proposal) = (Reviews::new(Arc::clone(console.workspace())), id.to_owned());
     let review = match blocking(move || reviews.show(&proposal)).await {
         Ok(review) => review,

@@ -27,7 +27,7 @@ function report(text) {
 function isInUse() {
   const active = document.activeElement;
   return (active && active !== document.body && content.contains(active) && active.closest("form, table, details"))
-    || content.querySelector("form:hover, details[open], input[form=bulk]:checked");
+    || content.querySelector("form:hover, details[open], input[form]:checked");
 }
 
 async function reload() {

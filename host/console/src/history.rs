@@ -13,7 +13,9 @@ use crate::layout::{self, Page, facts, name, pager, redirect, short, time};
 use crate::state::Console;
 use cofferdam_engine::review::DecideError;
 use cofferdam_engine::runtime::blocking;
-use cofferdam_workspace::{Commit, CommitId, History, HistoryError, ListedCommit, RangeDiff, summary};
+use cofferdam_workspace::{
+    Commit, CommitId, History, HistoryError, ListedCommit, RangeDiff, summary,
+};
 
 /// How many commits a page of the list has.
 const PER_PAGE: usize = 50;
@@ -24,7 +26,8 @@ const MAX_PATHS: usize = 5;
 /// How many paths and conflicts the page of a commit names.
 const MAX_NAMED: usize = 200;
 
-/// The list.
+/// A page of the commits, the newest first, with what each has changed. Undone ones have a button that makes
+/// them again; two can be chosen as the ends of a range.
 pub async fn show(console: &Arc<Console>, fields: Fields) -> Page {
     let at = fields.number("page");
     let history = History::new(Arc::clone(console.workspace()));
@@ -93,7 +96,8 @@ fn what(commit: &Commit) -> Markup {
     }
 }
 
-/// A commit with its diff.
+/// A commit: who made it, its diff, and a button that undoes it, or the files because of which it can't be
+/// undone. Refuses an id that is unknown or the beginning of several.
 pub async fn commit(console: &Arc<Console>, fields: Fields) -> Page {
     let id = fields.get("id").to_owned();
     let (workspace, view) = (Arc::clone(console.workspace()), View::named(fields.get("show")));
@@ -221,7 +225,8 @@ fn undoing(
     }
 }
 
-/// Undoes a commit.
+/// Undoes a commit, or redoes one by undoing its undo. Refuses it, with the page of the commit, if a file was
+/// changed since.
 pub async fn undo(console: &Arc<Console>, fields: Fields) -> Response {
     let Some(id) = fields.filled("id").map(str::to_owned) else {
         return Page::failed("history", StatusCode::BAD_REQUEST, "the form names no commit")

@@ -28,7 +28,8 @@ const GONE: &str = "The call does not wait for an answer any more.";
 
 type Questions = Option<Vec<(String, Question)>>;
 
-/// The page.
+/// The open questions of calls, unless another process answers them, and the open proposals: at most
+/// [`MAX_SHOWN`] of each.
 pub async fn show(console: &Arc<Console>, _: Fields) -> Page {
     let reading = Arc::clone(console);
     let read = blocking(move || {
@@ -43,7 +44,8 @@ pub async fn show(console: &Arc<Console>, _: Fields) -> Page {
     match read.await {
         Err(error) => Page::failed("inbox", StatusCode::INTERNAL_SERVER_ERROR, error),
         Ok((questions, proposals)) => {
-            let body = html! { (of_questions(console, &questions)) (of_proposals(console, &proposals)) };
+            let body =
+                html! { (of_questions(console, &questions)) (of_proposals(console, &proposals)) };
             let reloads = "questions proposals reviewed history";
             Page { reloads, ..Page::new("inbox", "Inbox", body) }
         }
@@ -191,7 +193,8 @@ pub fn of_author(proposal: &ListedProposal) -> Markup {
     ])
 }
 
-/// Answers a question.
+/// Answers a question with what its form offered. Refuses anything else, such as a pattern that the call does
+/// not match; a call that no longer waits gets no answer.
 pub async fn answer(console: &Arc<Console>, fields: Fields) -> Response {
     let reading = Arc::clone(console);
     let answered = blocking(move || {

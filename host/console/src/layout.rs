@@ -22,13 +22,11 @@ const TABS: [(&str, &str); 6] = [
 /// How much of a name or another text of one line is shown, in bytes.
 const MAX_LINE_BYTES: usize = 4 << 10;
 
-/// A page.
+/// A page below the navigation, before it is written as HTML.
 pub struct Page {
-    /// The status of the response.
     pub status: StatusCode,
     /// The page of the navigation that it belongs to.
     pub tab: &'static str,
-    /// Its title and heading.
     pub title: String,
     /// What was refused, or went wrong.
     pub alert: Option<String>,
@@ -36,7 +34,6 @@ pub struct Page {
     pub reloads: &'static str,
     /// The parts whose changes are only reported, since the user may be deciding.
     pub reports: &'static str,
-    /// The content.
     pub body: Markup,
 }
 
@@ -151,7 +148,7 @@ fn document(title: &str, is_complete: bool, body: &Markup) -> Markup {
     }
 }
 
-/// A response with a page.
+/// A response with HTML.
 pub fn html(status: StatusCode, page: Markup) -> Response {
     (status, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], page.into_string())
         .into_response()
@@ -162,7 +159,7 @@ pub fn redirect(to: &str) -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
 }
 
-/// The token of a form.
+/// The field that shows that a form is of this console.
 pub fn token(console: &Console) -> Markup {
     html! { input type="hidden" name="csrf" value=(console.access.csrf()); }
 }

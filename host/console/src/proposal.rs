@@ -96,7 +96,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The page.
+/// A proposal as it compares with the workspace now: files, then hunks, at most [`MAX_HUNKS`] from the first
+/// one that is wanted. Refuses an id that is unknown or the beginning of several.
 pub async fn show(console: &Arc<Console>, fields: Fields) -> Page {
     of(console, Wanted::of(&fields)).await
 }
@@ -298,7 +299,8 @@ fn edited(text: &str, has_returns: bool) -> Vec<u8> {
     lines.collect::<String>().into_bytes()
 }
 
-/// The page on which a hunk is edited.
+/// The page on which a hunk is edited. For one that is gone, or whose characters a text field would change,
+/// the page of the proposal with the reason.
 pub async fn edit(console: &Arc<Console>, fields: Fields) -> Page {
     editing(console, &fields, None).await
 }
@@ -345,7 +347,8 @@ async fn editing(console: &Arc<Console>, fields: &Fields, typed: Option<&str>) -
     Page::new("inbox", "Edit a hunk", body)
 }
 
-/// Carries out a decision.
+/// Carries out the decision of a form about hunks, files or all. If nothing is decided (another view, hunks that
+/// collide, an edit that does not fit), shows the page as it is now with the reason and the user's comment.
 pub async fn decide(console: &Arc<Console>, fields: Fields) -> Response {
     let wanted = Wanted::of(&fields);
     let decision = match decision(console, &fields).await {
@@ -393,9 +396,11 @@ pub async fn mark(console: &Arc<Console>, fields: Fields) -> Response {
 /// The page as it is now, with why nothing was done.
 async fn refused(console: &Arc<Console>, wanted: Wanted, error: &ReviewError) -> Response {
     let why = match error {
-        ReviewError::Stale { .. } => "Nothing was decided: the proposal or the workspace has changed since \
+        ReviewError::Stale { .. } => {
+            "Nothing was decided: the proposal or the workspace has changed since \
                                       you have looked. This is how it is now."
-            .to_owned(),
+                .to_owned()
+        }
         error => format!("Nothing was decided: {error}"),
     };
     of(console, wanted).await.alerting(status(error), why).respond(console)

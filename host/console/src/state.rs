@@ -22,9 +22,9 @@ pub const REVIEWER: &str = "console";
 /// `policy explain` describe it) and `policy` (as `policy show`).
 pub type Permissions = Box<dyn Fn() -> Result<Value, String> + Send + Sync>;
 
-/// What a console works on.
+/// What a console is started with.
 pub struct Settings {
-    /// The workspace.
+    /// Whose proposals, questions, calls and history it shows.
     pub workspace: Arc<Workspace>,
     /// Reads what is granted now.
     pub permissions: Permissions,
@@ -82,7 +82,6 @@ impl Console {
         }
     }
 
-    /// The workspace.
     pub fn workspace(&self) -> &Arc<Workspace> {
         self.reviewer.workspace()
     }
