@@ -478,10 +478,10 @@ fn strange_value(random: &mut Random) -> Value {
 }
 
 /// Xorshift (Marsaglia, 2003), with the same numbers in every run.
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn new(seed: usize) -> Self {
+    pub fn new(seed: usize) -> Self {
         Self((seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
@@ -492,7 +492,7 @@ impl Random {
         self.0
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() >> 8).unwrap() % end.max(1)
     }
 

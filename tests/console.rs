@@ -1,6 +1,7 @@
 //! `cofferdam console`: who may use the page, what its forms do, and what it shows.
 
 mod browser;
+mod subsets;
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -10,9 +11,9 @@ use std::process::Child;
 
 use serde_json::{Value, json};
 
-use crate::mcp::ASKING;
 use crate::mcp::server::Request;
 use crate::mcp::stdio::Session;
+use crate::mcp::{ASKING, plugin};
 use crate::support::{Place, wait_until};
 use crate::trial::configure;
 
@@ -337,6 +338,121 @@ fn a_stale_view_is_refused_with_the_new_one() {
 }
 
 #[test]
+fn files_are_marked_as_reviewed() {
+    let place = Place::new();
+    place.write("a", numbered("old"));
+    hold(&place, "task", &[("a", &numbered("new")), ("b", "b\n")]);
+    let id = proposal(&place);
+    let address = format!("proposal?id={id}");
+    let console = Console::open(&place);
+    let page = console.get(&address);
+    assert!(page.contains("0 of 2 files reviewed"), "{page}");
+    let view = value_of(&page, "view").to_owned();
+    let mark = |name: &str, path: &str| {
+        console.send("mark", &[("id", id.as_str()), ("view", view.as_str()), (name, path)])
+    };
+    let (status, page) = mark("reviewed", "a");
+    assert_eq!(status, 303, "{page}");
+    assert!(page.contains("1 of 2 files reviewed") && page.contains("Not reviewed"), "{page}");
+    assert_eq!(page.matches("<details open>").count(), 1, "{page}");
+    mark("reviewed", "b");
+    assert!(console.get("inbox").contains("2 of 2 files reviewed"));
+    mark("unreviewed", "b");
+    // In another process, and after a restart.
+    let listed = place.run(&["review"]).json();
+    assert_eq!(listed["proposals"][0]["reviewed"], json!(["a"]), "{listed}");
+    let text = place.run(&["review", "--format", "text"]).stdout;
+    assert!(text.contains("1 of 2 files reviewed"), "{text}");
+    let shown = place.run(&["review", "show", &id]).json();
+    assert_eq!(shown["files"][0]["reviewed"], true, "{shown}");
+    assert_eq!(shown["files"][1]["reviewed"], false, "{shown}");
+    let text = place.run(&["review", "show", &id, "--format", "text"]).stdout;
+    assert!(text.contains("changed a  reviewed\n") && text.contains("1 of 2 files"), "{text}");
+    drop(console);
+    let console = Console::open(&place);
+    assert!(console.get(&address).contains("1 of 2 files reviewed"));
+    // Once the change is another one, it was not reviewed.
+    hold(&place, "task", &[("a", &numbered("newer"))]);
+    assert!(console.get(&address).contains("0 of 2 files reviewed"));
+    let seen = [("id", id.as_str()), ("view", view.as_str()), ("reviewed", "a")];
+    let (status, body) = console.send("mark", &seen);
+    assert_eq!(status, 409, "{body}");
+    assert!(body.contains("has changed since") && body.contains("0 of 2 files"), "{body}");
+}
+
+#[test]
+fn several_proposals_are_decided_about_at_once() {
+    let place = Place::new();
+    place.write("c", "old\n");
+    for (session, path) in
+        [("one", "a"), ("two", "b"), ("three", "c"), ("four", "d"), ("five", "e")]
+    {
+        hold(&place, session, &[(path, "new\n")]);
+    }
+    let console = Console::open(&place);
+    let inbox = console.get("inbox");
+    let chosen = values(&inbox, "chosen").into_iter().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(chosen.len(), 5, "{inbox}");
+    let decide = |verdict: &str, chosen: &[String]| {
+        let mut fields = vec![("verdict", verdict), ("comment", "all <b>")];
+        fields.extend(chosen.iter().map(|chosen| ("chosen", chosen.as_str())));
+        let (status, page) = console.send("decide-all", &fields);
+        assert_eq!(status, 303, "{page}");
+        page
+    };
+    // One has another revision by now, and one collides.
+    hold(&place, "two", &[("b2", "new\n")]);
+    place.write("c", "theirs\n");
+    let said = decide("accept", &chosen[..4]);
+    assert!(said.contains("The session one: 1 hunk accepted"), "{said}");
+    assert!(
+        said.contains("The session two: nothing was decided: its changes are other ones"),
+        "{said}"
+    );
+    assert!(
+        said.contains("The session three: nothing was decided: the workspace has other"),
+        "{said}"
+    );
+    assert!(said.contains("The session four: 1 hunk accepted"), "{said}");
+    assert_eq!(
+        (place.read("a"), place.read("c"), place.read("d")),
+        ("new\n".into(), "theirs\n".into(), "new\n".into())
+    );
+    assert!(!place.workspace().join("b").exists() && !place.workspace().join("e").exists());
+    // What was decided about, and nothing.
+    assert!(
+        decide("accept", &chosen[..1]).contains("nothing was decided: there is no open proposal")
+    );
+    assert!(decide("accept", &[]).contains("choose held changes first"));
+    assert_eq!(console.send("decide-all", &[("chosen", &chosen[4])]).0, 422);
+    let left = console.get("inbox");
+    let left: Vec<String> = values(&left, "chosen").into_iter().map(str::to_owned).collect();
+    assert_eq!(left.len(), 3);
+    let said = decide("reject", &left);
+    assert_eq!(said.matches("rejected; nothing is left of the proposal").count(), 3, "{said}");
+    let read = r#"{"actions": [{"type": "read_file", "path": "a"}]}"#;
+    let told = place.run_with(&["run", "--session", "five"], read);
+    assert!(told.stdout.contains("all <b>"), "{}", told.stdout);
+}
+
+#[test]
+fn what_is_held_names_the_console_that_is_open() {
+    let place = Place::new();
+    let write = json!({"type": "write_file", "path": "a", "content": "a\n"});
+    let envelope = json!({"actions": [write]}).to_string();
+    let notice = || place.run_with(&["run", "--hold", "--session", "task"], &envelope).stdout;
+    assert!(notice().contains("or on `cofferdam console`"), "{}", notice());
+    let console = Console::open(&place);
+    let told = notice();
+    assert!(told.contains("or in the console that is open for this workspace"), "{told}");
+    for secret in [console.base.trim_matches('/'), console.url.split_once("token=").unwrap().1] {
+        assert!(!told.contains(secret), "{told}");
+    }
+    drop(console);
+    wait_until(|| notice().contains("or on `cofferdam console`"));
+}
+
+#[test]
 fn large_proposals_are_shown_in_parts_that_say_what_is_left_out() {
     let place = Place::new();
     let lines = |word: &str| -> String {
@@ -501,6 +617,87 @@ fn calls_are_approved_by_a_pattern_for_a_time() {
     wait_until(|| console.get("inbox").contains("rm ran"));
 }
 
+/// Waits until a call of this tool is shown as under way; returns its id and the page.
+fn under_way(console: &Console, tool: &str) -> (String, String) {
+    wait_until(|| console.get("calls").contains(&format!(" of {tool}\">Cancel<")));
+    let page = console.get("calls");
+    (value_of(&page, "call").to_owned(), page)
+}
+
+#[test]
+fn calls_under_way_are_seen_and_cancelled() {
+    let place = Place::new();
+    configure(&place, ASKING);
+    let console = Console::open(&place);
+    let mut session = Session::begun(&place, &json!({}));
+    // A short one costs no file. On a busy machine, not each of them is short.
+    let calls = place.workspace().join(".cofferdam/calls");
+    let costs_a_file = || {
+        let _ = std::fs::remove_dir_all(&calls);
+        session.call(1, "conformance__test_simple_text", &json!({}));
+        session.answer(1);
+        calls.exists()
+    };
+    assert!(!std::iter::repeat_with(costs_a_file).take(50).all(|costs| costs));
+    assert!(console.get("calls").contains("No call is under way"));
+    let cancel = |call: &str| {
+        let (status, page) = console.send("cancel", &[("call", call)]);
+        assert_eq!(status, 303, "{page}");
+        page
+    };
+    for (id, how) in [(2, "sleep"), (3, "compute")] {
+        session.call(id, "conformance__wait", &json!({ "how": how }));
+        wait_until(|| console.get("calls").contains("waiting"));
+        let (call, page) = under_way(&console, "conformance.wait");
+        assert!(page.contains("<bdi>tests 0</bdi>") && page.contains("conformance.wait"), "{page}");
+        assert!(cancel(&call).contains("The call is asked to end"));
+        let answer = session.answer(id)["result"].clone();
+        assert_eq!(answer["isError"], true, "{answer}");
+        let wanted = "Cancelled: the user of cofferdam console has cancelled the call";
+        assert!(answer.to_string().contains(wanted), "{answer}");
+        assert!(cancel(&call).contains("not under way any more"));
+        assert!(!console.get("calls").contains("Cancel the call"));
+        let page = console.get(&format!("call?id={call}"));
+        assert!(page.contains("call_cancelled") && page.contains("cofferdam console"), "{page}");
+    }
+    // One that waits for an answer.
+    session.call(4, "shell__run_command", &json!({"command": "echo one >> ran"}));
+    let (call, page) = under_way(&console, "shell.run_command");
+    assert!(page.contains("waits for you or for its turn"), "{page}");
+    cancel(&call);
+    assert!(session.answer(4).to_string().contains("has cancelled the call"));
+    assert!(console.get("inbox").contains("No call waits for an answer"));
+    assert!(!place.workspace().join("ran").exists());
+    let log = place.run(&["log", "--format", "text"]).stdout;
+    let wanted = "call_cancelled  cancelled  shell.run_command  by the user of cofferdam console";
+    assert!(log.contains(wanted), "{log}");
+    assert!(console.get("calls").contains("The sessions of the latest "));
+}
+
+#[test]
+fn calls_of_the_command_are_cancelled_and_those_of_killed_processes_are_not_shown() {
+    let place = Place::new();
+    let console = Console::open(&place);
+    let start = || {
+        let mut command = place.command(&["call", "conformance.wait", r#"{"how": "sleep"}"#]);
+        let child = command.args(plugin()).spawn().unwrap();
+        (child, under_way(&console, "conformance.wait").0)
+    };
+    let (child, call) = start();
+    console.send("cancel", &[("call", &call)]);
+    let ended = child.wait_with_output().unwrap();
+    let printed =
+        String::from_utf8(ended.stdout).unwrap() + &String::from_utf8(ended.stderr).unwrap();
+    assert!(printed.contains("the user of cofferdam console has cancelled"), "{printed}");
+    let (mut child, call) = start();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until(|| console.get("calls").contains("No call is under way"));
+    let (_, page) = console.send("cancel", &[("call", &call)]);
+    assert!(page.contains("not under way any more"), "{page}");
+    assert_eq!(std::fs::read_dir(place.workspace().join(".cofferdam/calls")).unwrap().count(), 0);
+}
+
 #[test]
 fn the_record_is_searched_and_commits_are_undone() {
     let place = Place::new();
@@ -549,11 +746,47 @@ fn the_record_is_searched_and_commits_are_undone() {
     place.write("a", "new\n");
     let (status, body) = console.send("undo", &[("id", &commit)]);
     assert_eq!((status, place.read("a").as_str()), (303, "old\n"), "{body}");
-    assert!(console.get("history").contains("undone"));
     let figures = console.get("figures");
     assert!(figures.contains("<svg") && figures.contains("Calls by client and role"), "{figures}");
     let permissions = console.get("permissions");
     for wanted in ["files.write_file", "Capability", "it came with the host", "code-reviewer"] {
         assert!(permissions.contains(wanted), "{wanted}: {permissions}");
     }
+}
+
+#[test]
+fn an_undone_commit_is_made_again() {
+    let place = Place::new();
+    place.write("a", "old\n");
+    let write = json!({"type": "write_file", "path": "a", "content": "new\n"});
+    place.run_with(&["run"], &json!({ "actions": [write] }).to_string());
+    let records = place.run(&["log", "--commits"]).json()["records"].clone();
+    let commit = records[0]["commit"].as_str().unwrap().to_owned();
+    let console = Console::open(&place);
+    console.get(&format!("commit?id={commit}"));
+    let (status, body) = console.send("undo", &[("id", &commit)]);
+    assert_eq!((status, place.read("a").as_str()), (303, "old\n"), "{body}");
+    // The undo of the undo, from the list.
+    let history = console.get("history");
+    assert!(history.contains("undone") && history.contains("Redo the commit"), "{history}");
+    assert!(console.get(&format!("commit?id={commit}")).contains("Redo this commit"));
+    let undo = value_of(&history, "id").to_owned();
+    let (status, body) = console.send("undo", &[("id", &undo)]);
+    assert_eq!((status, place.read("a").as_str()), (303, "new\n"), "{body}");
+    assert!(body.contains(&format!("The commit {} is made again", &commit[..13])), "{body}");
+    let history = console.get("history");
+    let page = console.get(&format!("commit?id={commit}"));
+    assert!(page.contains("Undo this commit"), "{page}");
+    // The commit and the undo of its undo stand; only the undo is undone.
+    assert_eq!(history.matches("Redo the commit").count(), 1, "{history}");
+    place.write("a", "other\n");
+    let (status, body) = console.send("undo", &[("id", value_of(&history, "id"))]);
+    assert_eq!((status, place.read("a").as_str()), (409, "other\n"), "{body}");
+    // The undo and the undo of the undo, together.
+    let range = console.get(&format!("range?from={}", &commit));
+    assert!(range.contains("-old") && range.contains("+new"), "{range}");
+    let undone = &values(&console.get("history"), "from")[1].to_owned();
+    let range = console.get(&format!("range?from={commit}&to={undone}&show=side"));
+    assert!(range.contains("Together they changed nothing"), "{range}");
+    assert_eq!(console.page("range?from=x").ask(console.address).0, 404);
 }

@@ -139,3 +139,30 @@ fn sessions_do_not_see_commits_of_each_other() {
     assert!(refused.contains("one has other content"), "{refused}");
     assert_eq!(place.read("one"), "theirs\n");
 }
+
+#[test]
+fn the_diff_of_a_part_of_the_history_is_printed() {
+    let place = Place::new();
+    for content in ["one\n", "two\n", "three\n"] {
+        act(&place, &[], &[write("a", content)]);
+    }
+    let records = place.run(&["log", "--commits"]).json()["records"].clone();
+    let id = |at: usize| records[at]["commit"].as_str().unwrap();
+    let range = format!("{}..{}", id(1), id(2));
+    let shown = place.run(&["log", "--diff", &range]).json();
+    let diff = shown["diff"].as_str().unwrap();
+    assert!(diff.contains("-one") && diff.contains("+three") && !diff.contains("two"), "{diff}");
+    assert_eq!((&shown["first"], &shown["commits"]), (&records[1]["commit"], &json!(2)));
+    let text = place.run(&["log", "--diff", &format!("{}..", id(0)), "--format", "text"]);
+    assert!(text.stdout.contains("new file mode") && text.stdout.contains("+three"), "{text:?}");
+    // What is not kept any more is named.
+    let images = place.workspace().join(".cofferdam/images");
+    for image in std::fs::read_dir(images).unwrap() {
+        std::fs::write(image.unwrap().path(), "planted").unwrap();
+    }
+    let shown = place.run(&["log", "--diff", &range]).json();
+    assert_eq!((&shown["unreadable"], &shown["diff"]), (&json!(["a"]), &json!("")), "{shown}");
+    let text = place.run(&["log", "--diff", &range, "--format", "text"]);
+    assert!(text.stderr.contains("a is left out") && text.stdout.is_empty(), "{text:?}");
+    assert_eq!(place.run(&["log", "--diff", "x..y"]).status, 2);
+}

@@ -65,7 +65,7 @@ fn script(name: &str) -> PathBuf {
 }
 
 /// Options that load the guest with the tools of the conformance suite.
-fn plugin() -> [String; 2] {
+pub fn plugin() -> [String; 2] {
     ["--plugin".to_owned(), guest("conformance").to_str().unwrap().to_owned()]
 }
 

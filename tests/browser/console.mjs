@@ -92,6 +92,23 @@ await page.keyboard.press("Escape");
 await page.keyboard.press("j");
 await page.keyboard.press("a");
 await page.keyboard.press("r");
+
+// The file is reviewed: it is folded, and what is marked stays.
+const progress = () => page.innerText("#progress");
+assert.equal(await progress(), "0 of 1 files reviewed");
+await page.keyboard.press("v");
+await until(async () => (await progress()) === "1 of 1 files reviewed", "the mark");
+assert.equal(await page.locator(".hunk:visible").count(), 0);
+assert.ok(await page.locator("nav .tag.reviewed").isVisible());
+await check("reviewed");
+const again = await page.context().newPage();
+await again.goto(proposal(given.small));
+assert.equal(await again.innerText("#progress"), "1 of 1 files reviewed");
+await again.close();
+await page.keyboard.press("v");
+await until(async () => (await progress()) === "0 of 1 files reviewed", "no mark");
+assert.equal(await page.locator(".hunk:visible").count(), 4);
+assert.equal(await page.locator(".hunk.reject").count(), 1);
 await page.fill("#comment", "not <b>this</b>");
 await page.locator(".hunk").nth(2).focus();
 await page.keyboard.press("Enter");
@@ -129,6 +146,15 @@ const held = await page.locator(".card").count();
 process.stdout.write(`${JSON.stringify({ want: "hold" })}\n`);
 await until(async () => (await page.locator(".card").count()) > held, "a new proposal in the inbox");
 
+// Several proposals at once. What is chosen stays chosen while others come.
+await page.getByLabel("Choose the changes of the session later").check();
+await page.fill("#bulk #comment", "not <b>now</b>");
+await check("inbox with a choice");
+await page.click("text=Reject all of the chosen ones");
+await page.waitForSelector(".said");
+assert.match(await text(), /The session later: 1 hunk rejected/);
+assert.equal(await page.locator(".card").count(), held);
+
 // A question of a call.
 process.stdout.write(`${JSON.stringify({ want: "question" })}\n`);
 await page.waitForSelector(".asks", { timeout: 30_000 });
@@ -138,6 +164,18 @@ await page.fill(".asks input[name=reason]", "no, <i>thanks</i>");
 await page.press(".asks input[name=reason]", "Enter");
 await page.waitForSelector(".said");
 assert.match(await text(), /The call has your answer/);
+
+// A call under way appears by itself, and is cancelled.
+await page.click("nav >> text=Under way");
+await page.mouse.move(0, 0);
+assert.match(await text(), /No call is under way/);
+process.stdout.write(`${JSON.stringify({ want: "call" })}\n`);
+await until(async () => /conformance\.wait/.test(await text()) && /waiting/.test(await text()), "the call");
+await check("calls");
+await page.click("text=Cancel >> nth=-1");
+await page.waitForSelector(".said");
+await page.mouse.move(0, 0);
+await until(async () => /No call is under way/.test(await text()), "the end of the call");
 
 // Hostile names and contents.
 await page.goto(proposal(given.hostile));
@@ -156,6 +194,16 @@ await check("commit");
 await page.click("text=Undo this commit");
 await page.waitForSelector(".said");
 assert.match(await text(), /is undone/);
+await page.getByRole("button", { name: /^Redo the commit/ }).first().click();
+await page.waitForSelector(".said");
+assert.match(await text(), /is made again/);
+await page.getByLabel("is the first one").last().check();
+await page.getByLabel("is the last one").first().check();
+await page.click("text=Show what they changed together");
+await page.waitForURL(/range\?/);
+assert.match(await text(), /What several commits changed/);
+assert.match(await text(), /third 5/);
+await check("range");
 
 // The journal.
 await page.click("nav >> text=Journal");
@@ -176,7 +224,7 @@ await check("figures");
 // A narrow screen, and no script.
 const narrow = await open({ viewport: { width: 380, height: 700 }, javaScriptEnabled: false });
 await narrow.context().addCookies(await page.context().cookies());
-for (const name of ["inbox", "history", "journal", "permissions", "figures", `proposal?id=${given.large}`]) {
+for (const name of ["inbox", "calls", "history", "journal", "permissions", "figures", `proposal?id=${given.large}`]) {
   const response = await narrow.goto(`${base}${name}`);
   assert.equal(response.status(), 200, name);
 }

@@ -84,9 +84,10 @@ fn every_page_works_in_a_browser() {
         let wanted: Value = serde_json::from_str(&line.unwrap()).unwrap();
         match wanted["want"].as_str() {
             Some("hold") => hold(&place, "later", &[("later", "later\n")]),
-            Some(_) => {
-                session.call(1, "shell__run_command", &json!({"command": "echo <b> >> ran"}))
+            Some("question") => {
+                session.call(1, "shell__run_command", &json!({"command": "echo <b> >> ran"}));
             }
+            Some(_) => session.call(2, "conformance__wait", &json!({"how": "sleep"})),
             None => timing = wanted,
         }
     }
@@ -99,7 +100,10 @@ fn every_page_works_in_a_browser() {
     let small = place.read("small");
     assert!(small.contains("third 5\n") && small.contains("old 15\n"), "{small}");
     assert!(small.contains("by hand 25\n") && small.contains("old 35\n"), "{small}");
-    assert!(!place.workspace().join("done").exists() && place.workspace().join(".envrc").exists());
+    assert_eq!(place.read("done"), "done\n");
+    assert!(place.workspace().join(".envrc").exists());
     let answer = session.answer(1).to_string();
     assert!(answer.contains("the person said no: no, <i>thanks</i>"), "{answer}");
+    let answer = session.answer(2).to_string();
+    assert!(answer.contains("the user of cofferdam console has cancelled the call"), "{answer}");
 }

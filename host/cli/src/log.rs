@@ -14,7 +14,7 @@ use cofferdam_core::outcome::Status;
 use cofferdam_engine::journal::{
     CommitRecord, DecisionRecord, Entry, Event, HealthRecord, Journal, Record, Verdict,
 };
-use cofferdam_workspace::{History, Workspace};
+use cofferdam_workspace::{History, RangeDiff, Workspace};
 
 /// How many calls that were made by calls are shown at most.
 const MAX_NESTED: usize = 2_000;
@@ -27,6 +27,9 @@ const MAX_NAMED_STREAMS: usize = 8;
 
 pub fn execute(global: &Global, args: &Log, output: &Output) -> Result<u8, CliError> {
     let workspace = Arc::new(setup::workspace(global)?);
+    if let Some((from, to)) = args.diff.as_ref().and_then(|id| id.split_once("..")) {
+        return print_range(&History::new(workspace).diff_range(from, to)?, output);
+    }
     if let Some(id) = &args.diff {
         let diff = History::new(workspace).diff(id)?;
         if output.format() == Format::Text {
@@ -134,6 +137,26 @@ fn print_output(
     } else {
         let text = String::from_utf8_lossy(&part);
         output.json(&json!({"name": name, "bytes": bytes, "offset": offset, "output": text}))?;
+    }
+    Ok(exit::OK)
+}
+
+/// Prints what several commits changed together.
+fn print_range(range: &RangeDiff, output: &Output) -> Result<u8, CliError> {
+    let RangeDiff { first, last, commits, diff, unreadable } = range;
+    if output.format() == Format::Text {
+        for path in unreadable {
+            tracing::warn!("{path} is left out: its files are not kept any more");
+        }
+        output.raw(diff)?;
+    } else {
+        output.json(&json!({
+            "first": first.id,
+            "last": last.id,
+            "commits": commits,
+            "diff": String::from_utf8_lossy(diff),
+            "unreadable": unreadable,
+        }))?;
     }
     Ok(exit::OK)
 }

@@ -77,6 +77,7 @@ fn of_proposal(proposal: &ListedProposal) -> Value {
         "tools": proposal.author.tools,
         "calls": proposal.calls,
         "paths": paths.collect::<Vec<_>>(),
+        "reviewed": proposal.reviewed,
     })
 }
 
@@ -94,6 +95,9 @@ fn line(proposal: &ListedProposal) -> String {
     let _ = write!(line, "  {}", named.join(", "));
     if proposal.paths.len() > named.len() {
         let _ = write!(line, " and {} more", proposal.paths.len() - named.len());
+    }
+    if !proposal.reviewed.is_empty() {
+        let _ = write!(line, "  {}", proposal.progress());
     }
     line + "\n"
 }
@@ -126,6 +130,9 @@ fn show(review: &Reviewed, hunks: &[String], output: &Output) -> Result<(), CliE
         return output.json(&document);
     }
     let mut text = format!("proposal {}\nview     {}\n", review.proposal.id, review.view);
+    if !review.proposal.reviewed.is_empty() {
+        let _ = writeln!(text, "{}", review.proposal.progress());
+    }
     for file in &review.files {
         text.push_str(&heading(file));
         for hunk in &file.hunks {
@@ -141,6 +148,7 @@ fn of_file(file: &FileReview) -> Value {
         "path": file.path,
         "change": file.change,
         "collides": file.collides,
+        "reviewed": file.is_reviewed,
         "executed_by": executed_by(&file.path),
         "hunks": file.hunks.iter().map(hunk).collect::<Vec<_>>(),
     })
@@ -153,6 +161,9 @@ fn heading(file: &FileReview) -> String {
     }
     if let Some(by) = executed_by(&file.path) {
         let _ = write!(line, "  ATTENTION: {by}");
+    }
+    if file.is_reviewed {
+        line.push_str("  reviewed");
     }
     line + "\n"
 }

@@ -27,7 +27,7 @@ function report(text) {
 function isInUse() {
   const active = document.activeElement;
   return (active && active !== document.body && content.contains(active) && active.closest("form, table, details"))
-    || content.querySelector("form:hover, details[open]");
+    || content.querySelector("form:hover, details[open], input[form]:checked");
 }
 
 async function reload() {
@@ -76,11 +76,42 @@ function current(index) {
   hunks[at].classList.add("current");
 }
 
+// Hunks of files that are folded are skipped, unless there is no other one on the way.
 function select(index) {
   if (!hunks.length) return;
-  current(index);
+  const step = index < at ? -1 : 1;
+  let next = Math.min(Math.max(index, 0), hunks.length - 1);
+  while (next > 0 && next < hunks.length - 1 && isFolded(hunks[next])) next += step;
+  current(isFolded(hunks[next]) ? at : next);
   hunks[at].focus({ preventScroll: true });
   hunks[at].scrollIntoView({ block: "nearest" });
+}
+
+const isFolded = (hunk) => !hunk.closest("details").open;
+
+// Marks the file of a button as reviewed, or not; what is marked to be decided stays.
+async function review(button) {
+  const value = (name) => [name, form.elements[name].value];
+  const body = new URLSearchParams([...["csrf", "id", "view"].map(value), [button.name, button.value]]);
+  const request = { method: "POST", body, redirect: "manual" };
+  const response = await fetch(button.formAction, request).catch(() => null);
+  // The whole page says why.
+  if (response?.type !== "opaqueredirect") return form.requestSubmit(button);
+  const isReviewed = button.name === "reviewed";
+  const label = button.dataset.other;
+  button.dataset.other = button.textContent;
+  button.textContent = label;
+  button.name = isReviewed ? "unreviewed" : "reviewed";
+  const file = button.closest(".file");
+  file.querySelector("details").open = !isReviewed;
+  const first = file.querySelector(".hunk");
+  const link = document.querySelector(`.files a[href="#${first.id}"]`);
+  if (link) link.closest("li").querySelector(".reviewed").hidden = !isReviewed;
+  const progress = byId("progress");
+  progress.dataset.reviewed = Number(progress.dataset.reviewed) + (isReviewed ? 1 : -1);
+  progress.textContent = `${progress.dataset.reviewed} of ${progress.dataset.files} files reviewed`;
+  const place = places.get(first);
+  select(isReviewed ? place + file.querySelectorAll(".hunk").length : place);
 }
 
 function mark(hunk, verdict) {
@@ -153,6 +184,7 @@ const keys = {
   r: () => markAll("reject"),
   x: () => at >= 0 && (choose(hunks[at], !hunks[at].querySelector("input").checked), count()),
   e: () => hunks[at]?.querySelector("a.edit")?.click(),
+  v: () => hunks[at]?.closest(".file").querySelector("button.review").click(),
   Enter: submit,
   "?": () => help.showModal(),
 };
@@ -175,6 +207,11 @@ if (form) {
   form.addEventListener("focusin", (event) => {
     const hunk = event.target.closest(".hunk");
     if (hunk) current(places.get(hunk));
+  });
+  form.addEventListener("click", (event) => {
+    if (!event.target.matches("button.review")) return;
+    event.preventDefault();
+    review(event.target);
   });
   document.addEventListener("keydown", onKey);
   const button = document.querySelector("button.help");

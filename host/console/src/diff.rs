@@ -1,11 +1,10 @@
-//! Unified diffs as tables: line numbers, inline or side by side. Control and invisible characters are
-//! shown as escapes.
-
-use std::borrow::Cow;
+//! Unified diffs as tables: line numbers, inline or side by side, with the colours of their language.
+//! Control and invisible characters are shown as escapes.
 
 use maud::{Markup, html};
 
 use crate::layout::text;
+use crate::syntax::{self, Language, Part};
 
 /// How many lines of one diff are shown.
 pub const MAX_LINES: usize = 2_000;
@@ -14,7 +13,7 @@ pub const MAX_LINES: usize = 2_000;
 const MAX_LINE_BYTES: usize = 2 << 10;
 
 /// About how much markup a line has, in bytes.
-const MARKUP_BYTES: usize = 64;
+const MARKUP_BYTES: usize = 160;
 
 /// How a diff is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +65,24 @@ struct Line<'a> {
     old: Option<usize>,
     new: Option<usize>,
     text: &'a str,
+    /// How many bytes are not shown.
+    left_out: usize,
+    /// The text by its colours; joined, they are what is shown of it.
+    parts: Vec<(Option<Part>, &'a str)>,
+}
+
+impl<'a> Line<'a> {
+    fn new(kind: Kind, old: Option<usize>, new: Option<usize>, text: &'a str) -> Self {
+        let shown = &text[..text.floor_char_boundary(MAX_LINE_BYTES)];
+        Self {
+            kind,
+            old,
+            new,
+            text,
+            left_out: text.len() - shown.len(),
+            parts: vec![(None, shown)],
+        }
+    }
 }
 
 /// Where a diff is: the next line numbers, and how many lines are left of the hunk.
@@ -105,26 +122,65 @@ impl Place {
     /// Places a line. Only within the lines that a header has announced are marks what they seem.
     fn line<'a>(&mut self, line: &'a str) -> Line<'a> {
         let is_inside = self.old_left > 0 || self.new_left > 0;
-        let marked = |kind, old, new| Line { kind, old, new, text: line.get(1..).unwrap_or("") };
+        let marked = |kind, old, new| Line::new(kind, old, new, line.get(1..).unwrap_or(""));
         match line.as_bytes().first() {
             Some(b' ') if is_inside => marked(Kind::Same, self.take_old(), self.take_new()),
             Some(b'-') if is_inside => marked(Kind::Removed, self.take_old(), None),
             Some(b'+') if is_inside => marked(Kind::Added, None, self.take_new()),
-            Some(b'\\') => Line { kind: Kind::Note, old: None, new: None, text: line },
+            Some(b'\\') => Line::new(Kind::Note, None, None, line),
             _ => {
                 if let Some(place) = Self::of(line) {
                     *self = place;
                 }
-                Line { kind: Kind::Head, old: None, new: None, text: line }
+                Line::new(Kind::Head, None, None, line)
             }
         }
     }
 }
 
-fn lines(diff: &str) -> Vec<Line<'_>> {
+/// Splits a diff into lines. `path` names the file of a hunk without names.
+fn lines<'a>(diff: &'a str, path: &str) -> Vec<Line<'a>> {
     let mut place = Place::default();
+    let mut colours = Colours { language: syntax::language(path), ..Colours::default() };
     let lines = diff.split_inclusive('\n').take(MAX_LINES);
-    lines.map(|line| place.line(line.strip_suffix('\n').unwrap_or(line))).collect()
+    let placed = lines.map(|line| {
+        let mut line = place.line(line.strip_suffix('\n').unwrap_or(line));
+        colours.put(&mut line);
+        line
+    });
+    placed.collect()
+}
+
+/// What the colours of the next line depend on.
+#[derive(Default)]
+struct Colours {
+    language: Option<&'static Language>,
+    /// The comment or string that is open in the old file, and in the new one.
+    old: syntax::Open,
+    new: syntax::Open,
+}
+
+impl Colours {
+    fn put(&mut self, line: &mut Line<'_>) {
+        let Some((_, shown)) = line.parts.first().copied() else { return };
+        let name = ["--- ", "+++ "].iter().find_map(|mark| shown.strip_prefix(mark));
+        match (line.kind, self.language) {
+            (Kind::Head, _) => {
+                let language = self.language;
+                *self = Self { language, ..Self::default() };
+                if let Some(name) = name.filter(|name| *name != "/dev/null") {
+                    self.language = syntax::language(name.trim_end_matches('"'));
+                }
+            }
+            (Kind::Removed, Some(of)) => line.parts = syntax::parts(of, shown, &mut self.old),
+            (Kind::Added, Some(of)) => line.parts = syntax::parts(of, shown, &mut self.new),
+            (Kind::Same, Some(of)) => {
+                syntax::parts(of, shown, &mut self.old);
+                line.parts = syntax::parts(of, shown, &mut self.new);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Returns about how much [`table`] makes of a diff, in bytes.
@@ -133,10 +189,11 @@ pub fn size(diff: &[u8]) -> usize {
     lines.map(|line| MARKUP_BYTES + line.len().min(MAX_LINE_BYTES)).sum()
 }
 
-/// Shows a diff. `whole` says how all of it can be seen, if it is too long.
-pub fn table(caption: &str, diff: &[u8], view: View, whole: &str) -> Markup {
+/// Shows a diff. `whole` says how all of it can be seen, if it is too long; `path` names the file of a hunk
+/// without names.
+pub fn table(caption: &str, diff: &[u8], path: &str, view: View, whole: &str) -> Markup {
     let diff = String::from_utf8_lossy(diff);
-    let lines = lines(&diff);
+    let lines = lines(&diff, path);
     let left_out = diff.split_inclusive('\n').skip(MAX_LINES).count();
     html! {
         table class=(format!("diff {}", view.name())) {
@@ -172,7 +229,7 @@ fn inline(line: &Line<'_>) -> Markup {
             Kind::Head | Kind::Note => { td {} td {} }
             _ => { td { (number(line.old)) } td { (number(line.new)) } }
         }
-        td { (mark) (shown(line.text)) }
+        td { (mark) (shown(line)) }
     } }
 }
 
@@ -200,7 +257,7 @@ fn sides<'a, 'b>(lines: &'a [Line<'b>]) -> Vec<(Option<&'a Line<'b>>, Option<&'a
 
 fn side(left: Option<&Line<'_>>, right: Option<&Line<'_>>) -> Markup {
     if let Some(line) = left.filter(|line| matches!(line.kind, Kind::Head | Kind::Note)) {
-        return html! { tr class=(look(line.kind).0) { td {} td colspan="3" { (shown(line.text)) } } };
+        return html! { tr class=(look(line.kind).0) { td {} td colspan="3" { (shown(line)) } } };
     }
     let half = |line: Option<&Line<'_>>, of: fn(&Line<'_>) -> Option<usize>| {
         html! {
@@ -209,7 +266,7 @@ fn side(left: Option<&Line<'_>>, right: Option<&Line<'_>>) -> Markup {
                 Some(line) => {
                     @let (class, mark) = look(line.kind);
                     td class=(class) { (number(of(line))) }
-                    td class=(class) { (mark) (shown(line.text)) }
+                    td class=(class) { (mark) (shown(line)) }
                 }
             }
         }
@@ -232,11 +289,15 @@ fn number(number: Option<usize>) -> Markup {
     html! { @if let Some(number) = number { (number) } }
 }
 
-fn shown(line: &str) -> Cow<'_, str> {
-    let end = line.floor_char_boundary(MAX_LINE_BYTES);
-    match line.len() - end {
-        0 => text(line).into(),
-        more => format!("{} … {more} more bytes", text(&line[..end])).into(),
+fn shown(line: &Line<'_>) -> Markup {
+    html! {
+        @for (part, shown) in &line.parts {
+            @match part {
+                Some(part) => span class=(part.class()) { (text(shown)) },
+                None => (text(shown)),
+            }
+        }
+        @if line.left_out > 0 { " … " (line.left_out) " more bytes" }
     }
 }
 
@@ -249,7 +310,7 @@ mod tests {
 
     #[test]
     fn lines_are_numbered_and_marks_count_only_within_hunks() {
-        let lines = lines(DIFF);
+        let lines = lines(DIFF, "");
         let found: Vec<(Kind, Option<usize>, Option<usize>, &str)> =
             lines.iter().map(|line| (line.kind, line.old, line.new, line.text)).collect();
         assert_eq!(
@@ -276,16 +337,32 @@ mod tests {
     }
 
     #[test]
+    fn lines_have_the_colours_of_their_file() {
+        let of = |diff: &str, path: &str| {
+            table("x", diff.as_bytes(), path, View::Inline, "").into_string()
+        };
+        let hunk = "@@ -1,2 +1,2 @@\n-/* fn\n+/* fn */\n fn\n";
+        let page = of(hunk, "x.rs");
+        assert!(page.contains("<span class=\"c\">/* fn */</span>"), "{page}");
+        // The comment of the old file is not that of the new one.
+        assert!(page.contains("<span class=\"k\">fn</span>"), "{page}");
+        assert!(!of(hunk, "x").contains("<span"));
+        let names = format!("--- a/x\n+++ \"b/x\\\".rs\"\n{hunk}");
+        assert!(of(&names, "").contains("<span class=\"k\">fn</span>"), "{names}");
+    }
+
+    #[test]
     fn hostile_lines_are_inert_and_long_ones_are_cut() {
         for view in [View::Inline, View::Side] {
             let diff = "@@ -0,0 +1,2 @@\n+<script>\u{202e}\u{1b}\r\n+é\n";
-            let table = table("x", diff.as_bytes(), view, "all").into_string();
+            let table = table("x", diff.as_bytes(), "x.rs", view, "all").into_string();
             assert!(table.contains("&lt;script&gt;\\u{202e}\\u{1b}\\u{d}"), "{table}");
             assert!(!table.contains("<script") && !table.contains('\u{1b}'), "{table}");
         }
         let long = format!("@@ -0,0 +1,{0} @@\n{1}", 3000, "+é\n".repeat(3000));
-        let page = table("x", long.as_bytes(), View::Inline, "git diff").into_string();
+        let page = table("x", long.as_bytes(), "", View::Inline, "git diff").into_string();
         assert!(page.contains("1001 more lines") && page.contains("git diff"), "{}", page.len());
-        assert!(shown(&"é".repeat(2000)).contains("… 1952 more bytes"));
+        let cut = Line::new(Kind::Same, None, None, &"é".repeat(2000)).left_out;
+        assert_eq!(cut, 1952);
     }
 }

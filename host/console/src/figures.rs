@@ -21,7 +21,7 @@ const PERIODS: [(&str, i64, &str); 4] = [
     ("", 0, "Everything on record"),
 ];
 
-/// The page.
+/// The figures of a period and of one tool, or of all. A period that is not offered is everything on record.
 pub async fn show(console: &Arc<Console>, fields: Fields) -> Page {
     let (chosen, tool) = (fields.get("since").to_owned(), fields.filled("tool").map(str::to_owned));
     let hours = PERIODS.iter().find(|(name, ..)| *name == chosen).map_or(0, |(_, hours, _)| *hours);

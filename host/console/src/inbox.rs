@@ -17,15 +17,19 @@ use cofferdam_workspace::{ListedProposal, Question, QuestionAnswer, ReviewError,
 /// How many paths of a proposal the list names.
 const MAX_PATHS: usize = 8;
 
+/// The field of a proposal that is chosen, with the revision that the page shows.
+pub const CHOSEN: &str = "chosen";
+
 /// How many questions, and how many proposals, are shown.
-const MAX_SHOWN: usize = 100;
+pub const MAX_SHOWN: usize = 100;
 
 /// The message about a question that was withdrawn.
 const GONE: &str = "The call does not wait for an answer any more.";
 
 type Questions = Option<Vec<(String, Question)>>;
 
-/// The page.
+/// The open questions of calls, unless another process answers them, and the open proposals: at most
+/// [`MAX_SHOWN`] of each.
 pub async fn show(console: &Arc<Console>, _: Fields) -> Page {
     let reading = Arc::clone(console);
     let read = blocking(move || {
@@ -40,8 +44,9 @@ pub async fn show(console: &Arc<Console>, _: Fields) -> Page {
     match read.await {
         Err(error) => Page::failed("inbox", StatusCode::INTERNAL_SERVER_ERROR, error),
         Ok((questions, proposals)) => {
-            let body = html! { (of_questions(console, &questions)) (of_proposals(&proposals)) };
-            let reloads = "questions proposals history";
+            let body =
+                html! { (of_questions(console, &questions)) (of_proposals(console, &proposals)) };
+            let reloads = "questions proposals reviewed history";
             Page { reloads, ..Page::new("inbox", "Inbox", body) }
         }
     }
@@ -118,29 +123,51 @@ fn for_a_time(console: &Console, id: &str, exact: &CallPattern) -> Markup {
     }
 }
 
-fn of_proposals(proposals: &[ListedProposal]) -> Markup {
+fn of_proposals(console: &Console, proposals: &[ListedProposal]) -> Markup {
     html! {
         section aria-labelledby="proposals" {
             h2 id="proposals" { "Held changes" }
             @if proposals.is_empty() { p class="quiet" { "Nothing is held." } }
-            @for proposal in proposals.iter().take(MAX_SHOWN) {
-                article class="card" {
-                    h3 { a href=(address("proposal", &[("id", &proposal.id)])) {
-                        (proposal.paths.len()) @if proposal.paths.len() == 1 { " change" } @else { " changes" }
-                        " of the session " (name(&proposal.author.session))
-                    } }
-                    (of_author(proposal))
-                    ul class="paths" {
-                        @for (path, change) in proposal.paths.iter().take(MAX_PATHS) {
-                            li { span class=(format!("tag {change}")) { (change) } " " (name(path)) }
-                        }
-                        @if proposal.paths.len() > MAX_PATHS {
-                            li { "and " (proposal.paths.len() - MAX_PATHS) " more" }
-                        }
-                    }
+            @for proposal in proposals.iter().take(MAX_SHOWN) { (of_proposal(proposal)) }
+            (left_out(proposals.len()))
+            @if !proposals.is_empty() { (bulk(console)) }
+        }
+    }
+}
+
+fn of_proposal(proposal: &ListedProposal) -> Markup {
+    let ListedProposal { id, revision, author, paths, .. } = proposal;
+    html! {
+        article class="card" {
+            h3 {
+                input type="checkbox" form="bulk" name=(CHOSEN) value=(format!("{id}.{revision}"))
+                    aria-label=(format!("Choose the changes of the session {}", layout::line(&author.session)));
+                " "
+                a href=(address("proposal", &[("id", id)])) {
+                    (paths.len()) @if paths.len() == 1 { " change" } @else { " changes" }
+                    " of the session " (name(&author.session))
                 }
             }
-            (left_out(proposals.len()))
+            (of_author(proposal))
+            ul class="paths" {
+                @for (path, change) in paths.iter().take(MAX_PATHS) {
+                    li { span class=(format!("tag {change}")) { (change) } " " (name(path)) }
+                }
+                @if paths.len() > MAX_PATHS { li { "and " (paths.len() - MAX_PATHS) " more" } }
+            }
+        }
+    }
+}
+
+/// The form that decides about all proposals that are chosen.
+fn bulk(console: &Console) -> Markup {
+    html! {
+        form id="bulk" method="post" action="decide-all" class="row" {
+            (layout::token(console))
+            label for="comment" { "Comment for the agents" }
+            textarea id="comment" name="comment" rows="1" maxlength="10000" {}
+            button name="verdict" value="accept" class="accept" { "Accept all of the chosen ones" }
+            button name="verdict" value="reject" class="reject" { "Reject all of the chosen ones" }
         }
     }
 }
@@ -161,11 +188,13 @@ pub fn of_author(proposal: &ListedProposal) -> Markup {
         ("tools", (!tools.is_empty()).then(|| name(&tools))),
         ("changed", Some(html! { (ago(proposal.time)) })),
         ("revision", Some(html! { (proposal.revision) })),
+        ("marked", (!proposal.reviewed.is_empty()).then(|| html! { (proposal.progress()) })),
         ("proposal", Some(html! { code { (short(&proposal.id)) } })),
     ])
 }
 
-/// Answers a question.
+/// Answers a question with what its form offered. Refuses anything else, such as a pattern that the call does
+/// not match; a call that no longer waits gets no answer.
 pub async fn answer(console: &Arc<Console>, fields: Fields) -> Response {
     let reading = Arc::clone(console);
     let answered = blocking(move || {

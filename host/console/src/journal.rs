@@ -100,7 +100,7 @@ fn searched(entry: &Entry) -> String {
     }
 }
 
-/// The list.
+/// A page of the entries that contain all words and are of the chosen kind, the newest first.
 pub async fn show(console: &Arc<Console>, fields: Fields) -> Page {
     let (search, at) = (Search::of(&fields), fields.number("page"));
     let journal = Arc::clone(console.reviewer.journal());
@@ -230,7 +230,7 @@ struct Related {
     other: Vec<Entry>,
 }
 
-/// One call.
+/// A call by its id: its record, the calls that it made, and the decisions, events and commits that name it.
 pub async fn call(console: &Arc<Console>, fields: Fields) -> Page {
     let id = fields.get("id").to_owned();
     let journal = Arc::clone(console.reviewer.journal());

@@ -10,8 +10,9 @@ use crate::state::Console;
 use cofferdam_text::{escape_control, shorten};
 
 /// The pages that the navigation leads to, with their titles.
-const TABS: [(&str, &str); 5] = [
+const TABS: [(&str, &str); 6] = [
     ("inbox", "Inbox"),
+    ("calls", "Under way"),
     ("history", "History"),
     ("journal", "Journal"),
     ("permissions", "Permissions"),
@@ -21,13 +22,11 @@ const TABS: [(&str, &str); 5] = [
 /// How much of a name or another text of one line is shown, in bytes.
 const MAX_LINE_BYTES: usize = 4 << 10;
 
-/// A page.
+/// A page below the navigation, before it is written as HTML.
 pub struct Page {
-    /// The status of the response.
     pub status: StatusCode,
     /// The page of the navigation that it belongs to.
     pub tab: &'static str,
-    /// Its title and heading.
     pub title: String,
     /// What was refused, or went wrong.
     pub alert: Option<String>,
@@ -35,7 +34,6 @@ pub struct Page {
     pub reloads: &'static str,
     /// The parts whose changes are only reported, since the user may be deciding.
     pub reports: &'static str,
-    /// The content.
     pub body: Markup,
 }
 
@@ -108,13 +106,14 @@ impl Page {
 }
 
 /// The keys of the page of a proposal.
-const KEYS: [(&str, &str); 8] = [
+const KEYS: [(&str, &str); 9] = [
     ("j", "next hunk"),
     ("k", "previous hunk"),
     ("a", "mark to be accepted: this hunk, or the chosen ones"),
     ("r", "mark to be rejected: this hunk, or the chosen ones"),
     ("x", "choose this hunk, or not"),
     ("e", "edit this hunk"),
+    ("v", "mark this file as reviewed, or not"),
     ("Enter", "decide what is marked"),
     ("?", "these keys"),
 ];
@@ -149,7 +148,7 @@ fn document(title: &str, is_complete: bool, body: &Markup) -> Markup {
     }
 }
 
-/// A response with a page.
+/// A response with HTML.
 pub fn html(status: StatusCode, page: Markup) -> Response {
     (status, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], page.into_string())
         .into_response()
@@ -160,7 +159,7 @@ pub fn redirect(to: &str) -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
 }
 
-/// The token of a form.
+/// The field that shows that a form is of this console.
 pub fn token(console: &Console) -> Markup {
     html! { input type="hidden" name="csrf" value=(console.access.csrf()); }
 }

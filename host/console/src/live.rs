@@ -45,7 +45,9 @@ fn changed(before: &Seen, now: &Seen) -> Vec<&'static str> {
     let (old, new) = (&before.activity, &now.activity);
     let parts = [
         ("proposals", old.proposals != new.proposals),
+        ("reviewed", old.reviewed != new.reviewed),
         ("questions", before.questions != now.questions || old.questions != new.questions),
+        ("calls", old.calls != new.calls),
         ("journal", old.journal != new.journal),
         ("history", old.history != new.history),
     ];

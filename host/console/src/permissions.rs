@@ -18,7 +18,8 @@ const SHOWN_PARTS: [&str; 2] = ["grants", "roles"];
 /// How deep documents are shown.
 const MAX_DEPTH: usize = 8;
 
-/// The page.
+/// The roles, each plugin with what it asks for and why it is granted or not, and the other settings. Takes no
+/// fields, and has no forms.
 pub async fn show(console: &Arc<Console>, _: Fields) -> Page {
     let reading = Arc::clone(console);
     match blocking(move || (reading.permissions)()).await {
@@ -113,7 +114,8 @@ fn items(list: &Value) -> &[Value] {
     list.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A part of a document.
+/// Shows a JSON value: objects as terms, lists as lists, strings as names. What is nested deeper than
+/// [`MAX_DEPTH`] is left out.
 pub fn value(value: &Value) -> Markup {
     nested(value, MAX_DEPTH)
 }

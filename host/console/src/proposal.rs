@@ -28,6 +28,10 @@ const MAX_BYTES: usize = 4 << 20;
 /// How many files the list names.
 const MAX_FILES: usize = 500;
 
+/// What the buttons say that mark a file as reviewed, and take the mark away.
+const MARK: &str = "Mark as reviewed";
+const UNMARK: &str = "Not reviewed";
+
 /// What the user has asked to see.
 struct Wanted {
     id: String,
@@ -92,7 +96,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The page.
+/// A proposal as it compares with the workspace now: files, then hunks, at most [`MAX_HUNKS`] from the first
+/// one that is wanted. Refuses an id that is unknown or the beginning of several.
 pub async fn show(console: &Arc<Console>, fields: Fields) -> Page {
     of(console, Wanted::of(&fields)).await
 }
@@ -113,6 +118,9 @@ async fn of(console: &Arc<Console>, wanted: Wanted) -> Page {
     let body = html! {
         (of_author(&review.proposal))
         p class="row" {
+            span id="progress" data-files=(review.proposal.files) data-reviewed=(review.proposal.reviewed.len()) {
+                (review.proposal.progress())
+            }
             a href=(wanted.address(other, wanted.from)) { (other_name) }
             button type="button" class="help" hidden { "Keys" }
             @if part.count == 0 { span { "The workspace has all of this already." } }
@@ -153,6 +161,7 @@ fn files(review: &Review, part: &Part<'_>, wanted: &Wanted) -> Markup {
                     }
                     @if file.collides { " " strong class="tag collides" { "COLLIDES" } }
                     @if executed_by(&file.path).is_some() { " " strong class="tag attention" { "ATTENTION" } }
+                    " " span class="tag reviewed" hidden[!file.is_reviewed] { "reviewed" }
                 }
             } }
             @if review.files.len() > MAX_FILES {
@@ -177,6 +186,8 @@ fn of_file(
                 }
                 @if !file.collides { button name="accept-file" value=(file.path) { "Accept file" } }
                 button name="reject-file" value=(file.path) { "Reject file" }
+                @let (name, label) = if file.is_reviewed { ("unreviewed", UNMARK) } else { ("reviewed", MARK) };
+                button class="review" formaction="mark" name=(name) value=(file.path) data-other=(if file.is_reviewed { MARK } else { UNMARK }) { (label) }
             }
             @if file.collides { p class="warning" {
                 strong { "COLLIDES: " } "the workspace has other changes in the same place. These hunks can only be rejected."
@@ -184,7 +195,10 @@ fn of_file(
             @if let Some(by) = executed_by(&file.path) { p class="warning" {
                 strong { "ATTENTION: " } "a file that " (layout::line(by)) "."
             } }
-            @for (number, hunk) in hunks { (of_hunk(file, (*number, hunk), review, wanted)) }
+            details open[!file.is_reviewed] {
+                summary { (self::hunks(hunks.len())) }
+                @for (number, hunk) in hunks { (of_hunk(file, (*number, hunk), review, wanted)) }
+            }
         }
     }
 }
@@ -221,7 +235,7 @@ fn of_hunk(
                 }
                 button name="reject-one" value=(hunk.id) aria-label=(format!("Reject hunk {number}")) { "Reject" }
             }
-            (diff::table(&format!("The lines of hunk {number}"), &hunk.text, wanted.view, &whole))
+            (diff::table(&format!("The lines of hunk {number}"), &hunk.text, &file.path, wanted.view, &whole))
         }
     }
 }
@@ -285,7 +299,8 @@ fn edited(text: &str, has_returns: bool) -> Vec<u8> {
     lines.collect::<String>().into_bytes()
 }
 
-/// The page on which a hunk is edited.
+/// The page on which a hunk is edited. For one that is gone, or whose characters a text field would change,
+/// the page of the proposal with the reason.
 pub async fn edit(console: &Arc<Console>, fields: Fields) -> Page {
     editing(console, &fields, None).await
 }
@@ -332,7 +347,8 @@ async fn editing(console: &Arc<Console>, fields: &Fields, typed: Option<&str>) -
     Page::new("inbox", "Edit a hunk", body)
 }
 
-/// Carries out a decision.
+/// Carries out the decision of a form about hunks, files or all. If nothing is decided (another view, hunks that
+/// collide, an edit that does not fit), shows the page as it is now with the reason and the user's comment.
 pub async fn decide(console: &Arc<Console>, fields: Fields) -> Response {
     let wanted = Wanted::of(&fields);
     let decision = match decision(console, &fields).await {
@@ -352,22 +368,42 @@ pub async fn decide(console: &Arc<Console>, fields: Fields) -> Response {
             let page = editing(console, &fields, Some(fields.get("text"))).await;
             page.alerting(status(&error), error).respond(console)
         }
-        Err(DecideError::Review(error)) => {
-            let why = match &error {
-                ReviewError::Stale { .. } => {
-                    "Nothing was decided: the proposal or the workspace has changed since \
-                                              you have looked. This is how it is now."
-                        .to_owned()
-                }
-                error => format!("Nothing was decided: {error}"),
-            };
-            of(console, wanted).await.alerting(status(&error), why).respond(console)
-        }
+        Err(DecideError::Review(error)) => refused(console, wanted, &error).await,
         Err(error) => {
             let page = of(console, wanted).await;
             page.alerting(StatusCode::INTERNAL_SERVER_ERROR, error).respond(console)
         }
     }
+}
+
+/// Marks a file as reviewed, or takes the mark away, and leads back to the file.
+pub async fn mark(console: &Arc<Console>, fields: Fields) -> Response {
+    let wanted = Wanted::of(&fields);
+    let is_reviewed = fields.filled("reviewed").is_some();
+    let path = fields.get(if is_reviewed { "reviewed" } else { "unreviewed" }).to_owned();
+    let (view, paths) = (fields.get("view").to_owned(), [path.clone()]);
+    let (reviews, id) = (Reviews::new(Arc::clone(console.workspace())), wanted.id.clone());
+    match blocking(move || reviews.mark(&id, &view, &paths, is_reviewed)).await {
+        Ok(review) => {
+            let before = review.files.iter().take_while(|file| file.path != path);
+            let first = before.map(|file| file.hunks.len()).sum::<usize>().max(wanted.from) + 1;
+            redirect(&format!("{}#f-{first}", wanted.address(wanted.view, wanted.from)))
+        }
+        Err(error) => refused(console, wanted, &error).await,
+    }
+}
+
+/// The page as it is now, with why nothing was done.
+async fn refused(console: &Arc<Console>, wanted: Wanted, error: &ReviewError) -> Response {
+    let why = match error {
+        ReviewError::Stale { .. } => {
+            "Nothing was decided: the proposal or the workspace has changed since \
+                                      you have looked. This is how it is now."
+                .to_owned()
+        }
+        error => format!("Nothing was decided: {error}"),
+    };
+    of(console, wanted).await.alerting(status(error), why).respond(console)
 }
 
 /// Reads what the user has decided.
@@ -441,7 +477,8 @@ fn hunks(count: usize) -> String {
     if count == 1 { "1 hunk".to_owned() } else { format!("{count} hunks") }
 }
 
-fn outcome(decided: &Decided) -> String {
+/// What a decision has done, for the user.
+pub fn outcome(decided: &Decided) -> String {
     let counts = [("accepted", decided.accepted), ("rejected", decided.rejected)];
     let counts = counts.iter().filter(|(_, count)| *count > 0);
     let mut said: Vec<String> =

@@ -25,7 +25,7 @@ use crate::form::Fields;
 use crate::guard::{Access, protect};
 use crate::layout::{self, Page};
 use crate::state::{Console, Settings};
-use crate::{figures, history, inbox, journal, live, permissions, proposal};
+use crate::{bulk, calls, figures, history, inbox, journal, live, permissions, proposal};
 use cofferdam_engine::runtime::blocking;
 
 /// The largest form, in bytes.
@@ -73,7 +73,11 @@ pub fn serve(
         let console = Arc::new(Console::new(settings, access));
         // Calls wait for an answer from now on, before a page is open.
         let listening = Arc::clone(&console);
-        blocking(move || listening.listener()).await?;
+        let _open = blocking(move || {
+            listening.listener()?;
+            listening.workspace().open_console()
+        })
+        .await?;
         let router = router(console);
         ready(address);
         let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
@@ -119,8 +123,13 @@ fn router(console: Arc<Console>) -> Router {
         .route("/proposal", get(show_proposal))
         .route("/edit", get(show_edit))
         .route("/decide", post(decide))
+        .route("/mark", post(mark))
+        .route("/decide-all", post(decide_all))
+        .route("/calls", get(show_calls))
+        .route("/cancel", post(cancel))
         .route("/history", get(show_history))
         .route("/commit", get(show_commit))
+        .route("/range", get(show_range))
         .route("/undo", post(undo))
         .route("/journal", get(show_journal))
         .route("/call", get(show_call))
@@ -225,8 +234,10 @@ pages! {
     show_inbox: inbox::show;
     show_proposal: proposal::show;
     show_edit: proposal::edit;
+    show_calls: calls::show;
     show_history: history::show;
     show_commit: history::commit;
+    show_range: history::range;
     show_journal: journal::show;
     show_call: journal::call;
     show_permissions: permissions::show;
@@ -247,5 +258,8 @@ macro_rules! actions {
 actions! {
     answer_question: inbox::answer;
     decide: proposal::decide;
+    mark: proposal::mark;
+    decide_all: bulk::decide;
+    cancel: calls::cancel;
     undo: history::undo;
 }

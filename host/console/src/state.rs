@@ -12,8 +12,8 @@ use crate::guard::Access;
 use cofferdam_engine::review::Reviewer;
 use cofferdam_workspace::{Activity, Listener, Workspace};
 
-/// What the user answers questions with, and decides with, in the record.
-const NAME: &str = "cofferdam console";
+/// What the user answers questions and cancels calls with, in the record.
+pub const NAME: &str = "cofferdam console";
 
 /// Who decides, in the record of a review.
 pub const REVIEWER: &str = "console";
@@ -22,9 +22,9 @@ pub const REVIEWER: &str = "console";
 /// `policy explain` describe it) and `policy` (as `policy show`).
 pub type Permissions = Box<dyn Fn() -> Result<Value, String> + Send + Sync>;
 
-/// What a console works on.
+/// What a console is started with.
 pub struct Settings {
-    /// The workspace.
+    /// Whose proposals, questions, calls and history it shows.
     pub workspace: Arc<Workspace>,
     /// Reads what is granted now.
     pub permissions: Permissions,
@@ -82,7 +82,6 @@ impl Console {
         }
     }
 
-    /// The workspace.
     pub fn workspace(&self) -> &Arc<Workspace> {
         self.reviewer.workspace()
     }

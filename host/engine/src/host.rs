@@ -10,6 +10,7 @@
 //! | [`nested`] | calls of tools by a tool |
 //! | [`ended`] | how a call ended |
 //! | [`cancel`] | the cancellation of a run |
+//! | [`under_way`] | what users of other processes see of a call, and its cancellation by them |
 //! | [`approver`], [`approval`] | calls that the user has to approve |
 //! | [`executed`] | calls that write files which other programs execute |
 //! | [`paused`] | calls that wait for the user between two calls of other tools |
@@ -40,6 +41,7 @@ mod record;
 mod repeats;
 mod run;
 mod services;
+mod under_way;
 mod unknown;
 
 use std::collections::BTreeMap;

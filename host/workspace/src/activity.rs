@@ -4,7 +4,7 @@
 use std::io;
 
 use crate::disk;
-use crate::layout::{HISTORY, PROPOSALS, QUESTIONS};
+use crate::layout::{CALLS, HISTORY, PROPOSALS, QUESTIONS, REVIEWED};
 use crate::workspace::Workspace;
 
 /// The file of the journal, which the engine writes.
@@ -19,8 +19,12 @@ type Mark = Option<(i64, i64)>;
 pub struct Activity {
     /// The open proposals.
     pub proposals: Mark,
+    /// What is marked as reviewed.
+    pub reviewed: Mark,
     /// The open questions and their answers.
     pub questions: Mark,
+    /// The calls under way.
+    pub calls: Mark,
     /// The calls, events and decisions.
     pub journal: Mark,
     /// The commits.
@@ -40,7 +44,9 @@ impl Workspace {
         };
         Ok(Activity {
             proposals: mark(PROPOSALS)?,
+            reviewed: mark(REVIEWED)?,
             questions: mark(QUESTIONS)?,
+            calls: mark(CALLS)?,
             journal: mark(JOURNAL)?,
             history: mark(HISTORY)?,
         })

@@ -115,6 +115,22 @@ pub(crate) fn check_kept(
     }
 }
 
+/// Checks that both files of a change are kept; the new one comes with the file before its own commit.
+pub(crate) fn check(
+    images: &OwnedFd,
+    old: Option<&Image>,
+    new: Option<(Option<&Image>, &Image)>,
+) -> io::Result<()> {
+    let has_content = |image: &Image| matches!(image.kind, Kind::File | Kind::Link);
+    if let Some(old) = old.filter(|image| has_content(image)) {
+        check_kept(images, &old.name, |stat| old.is(stat))?;
+    }
+    match new.filter(|(_, image)| has_content(image)) {
+        Some((before, after)) => open_placed(images, before, after).map(drop),
+        None => Ok(()),
+    }
+}
+
 /// Opens the content of the new file `after` of a commit in the history, or the target of a link.
 /// `before` is the old file.
 pub(crate) fn open_placed<'a>(

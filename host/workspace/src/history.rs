@@ -1,6 +1,6 @@
 //! The history of a workspace: its commits, which can be listed, shown and undone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use cofferdam_core::policy::Retention;
 
 use crate::clock;
-use crate::commit::{Commit, CommitId};
+use crate::commit::{Change, Commit, CommitId, Image, Net, net};
 use crate::content::{self, Content};
 use crate::error::HistoryError;
 use crate::history_dirs::{HistoryDirs, HistoryEntry};
@@ -34,8 +34,39 @@ pub struct History {
 pub struct ListedCommit {
     /// The commit.
     pub commit: Commit,
-    /// Whether it is undone at present.
-    pub is_undone: bool,
+    /// The commit that undoes it at present. To undo that one makes its changes again.
+    pub undone_by: Option<CommitId>,
+}
+
+/// What several commits in a row changed together, and what other programs changed of the same files in
+/// between.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RangeDiff {
+    /// The oldest commit.
+    pub first: Commit,
+    /// The newest commit.
+    pub last: Commit,
+    /// The number of commits.
+    pub commits: usize,
+    /// From the files before the first commit to the files after the last one, as a unified diff.
+    pub diff: Vec<u8>,
+    /// The paths that are left out since their files are not kept any more.
+    pub unreadable: Vec<String>,
+}
+
+/// The commits that are undone at present, with those that undo them; read from the newest one on.
+#[derive(Default)]
+struct Undone(BTreeMap<CommitId, CommitId>);
+
+impl Undone {
+    /// Adds what a commit undoes. Returns the commit that undoes it: then it has no effect any more.
+    fn see(&mut self, commit: &Commit) -> Option<CommitId> {
+        let by = self.0.get(&commit.id).cloned();
+        if let Some(id) = commit.undoes.clone().filter(|_| by.is_none()) {
+            self.0.insert(id, commit.id.clone());
+        }
+        by
+    }
 }
 
 impl History {
@@ -72,7 +103,7 @@ impl History {
         most: usize,
     ) -> Result<(Vec<ListedCommit>, usize), HistoryError> {
         let Some(dirs) = self.open()? else { return Ok((Vec::new(), 0)) };
-        let (mut page, mut undone, mut count) = (Vec::new(), BTreeSet::new(), 0);
+        let (mut page, mut undone, mut count) = (Vec::new(), Undone::default(), 0);
         for entry in dirs.entries()?.iter().rev() {
             let is_own = self.has(&entry.id);
             count += usize::from(is_own);
@@ -81,15 +112,31 @@ impl History {
                 continue;
             }
             let Ok(commit) = dirs.read(entry) else { continue };
-            let is_undone = undone.contains(&commit.id);
-            if let Some(id) = commit.undoes.clone().filter(|_| !is_undone) {
-                undone.insert(id);
-            }
+            let undone_by = undone.see(&commit);
             if is_on_page {
-                page.push(ListedCommit { commit, is_undone });
+                page.push(ListedCommit { commit, undone_by });
             }
         }
         Ok((page, count))
+    }
+
+    /// Returns a commit, named by the beginning of its id, and the commit that undoes it at present.
+    ///
+    /// # Errors
+    /// [`HistoryError::Unknown`], [`HistoryError::Ambiguous`], a history that can't be read.
+    pub fn listed(&self, id: &str) -> Result<ListedCommit, HistoryError> {
+        let (commit, _) = self.find(id)?;
+        let (mut undone, mut undone_by) = (Undone::default(), None);
+        let Some(dirs) = self.open()? else { return Ok(ListedCommit { commit, undone_by }) };
+        for entry in dirs.entries()?.iter().rev() {
+            if let Ok(other) = dirs.read(entry) {
+                undone_by = undone.see(&other);
+            }
+            if entry.id == commit.id {
+                break;
+            }
+        }
+        Ok(ListedCommit { commit, undone_by })
     }
 
     /// Returns a commit that a process did not finish. Changes nothing.
@@ -121,6 +168,52 @@ impl History {
             |before, after| Content::placed(&images, before, after),
         )?;
         Ok(preview.diff)
+    }
+
+    /// Compares the files before one commit with those after another one, each named by the beginning of its
+    /// id, in any order; an empty `to` is the latest commit.
+    ///
+    /// # Errors
+    /// [`HistoryError::Unknown`], [`HistoryError::Ambiguous`], a commit in between that can't be read.
+    pub fn diff_range(&self, from: &str, to: &str) -> Result<RangeDiff, HistoryError> {
+        let dirs = self.open()?.ok_or_else(|| HistoryError::Unknown(from.to_owned()))?;
+        let entries = self.entries(&dirs)?;
+        let one = position(&entries, from)?;
+        let other = if to.is_empty() { entries.len() - 1 } else { position(&entries, to)? };
+        let range = &entries[one.min(other)..=one.max(other)];
+        let commits = range.iter().map(|entry| dirs.read(entry)).collect::<io::Result<Vec<_>>>()?;
+        let (Some(first), Some(last)) = (commits.first(), commits.last()) else {
+            return Err(HistoryError::Unknown(from.to_owned()));
+        };
+        let mut changes: Vec<Change> =
+            commits.iter().flat_map(|commit| &commit.changes).cloned().collect();
+        // The content of a new file may be kept as an edit of the file before its own commit.
+        let nets: Vec<Net<'_>> = commits.iter().map(|commit| net(&commit.changes)).collect();
+        let sides = nets.iter().flat_map(Net::values);
+        let own: BTreeMap<&str, Option<&Image>> = sides
+            .filter_map(|(before, after)| Some((after.as_ref()?.name.as_str(), *before)))
+            .collect();
+        let before = |after: &Image| own.get(after.name.as_str()).copied().flatten();
+        let mut unreadable = BTreeSet::new();
+        for (path, (old, new)) in net(&changes) {
+            let new = new.map(|new| (before(new), new));
+            if content::check(&dirs.images, old, new).is_err() {
+                unreadable.insert(path.to_owned());
+            }
+        }
+        changes.retain(|change| !unreadable.contains(&change.path));
+        let preview = content::preview(
+            &changes,
+            |_, image| Content::kept(&dirs.images, image),
+            |_, after| Content::placed(&dirs.images, before(after), after),
+        )?;
+        Ok(RangeDiff {
+            first: first.clone(),
+            last: last.clone(),
+            commits: commits.len(),
+            diff: preview.diff,
+            unreadable: unreadable.into_iter().collect(),
+        })
     }
 
     /// Returns why a commit can't be undone at present: the paths that were changed since, each with the
@@ -256,16 +349,20 @@ impl History {
 
     /// Returns a commit, named by the beginning of its id, and the directory of the images.
     fn find(&self, id: &str) -> Result<(Commit, OwnedFd), HistoryError> {
-        let unknown = || HistoryError::Unknown(id.to_owned());
-        let dirs = self.open()?.ok_or_else(unknown)?;
+        let dirs = self.open()?.ok_or_else(|| HistoryError::Unknown(id.to_owned()))?;
         let entries = self.entries(&dirs)?;
-        let mut matching = entries.iter().filter(|entry| entry.id.starts_with(id));
-        let first = matching.next();
-        if matching.next().is_some() {
-            return Err(HistoryError::Ambiguous(id.to_owned()));
-        }
-        let commit = dirs.read(first.ok_or_else(unknown)?)?;
+        let commit = dirs.read(&entries[position(&entries, id)?])?;
         Ok((commit, dirs.images))
+    }
+}
+
+/// The position of the commit whose id begins like this.
+fn position(entries: &[HistoryEntry], id: &str) -> Result<usize, HistoryError> {
+    let mut matching = (0..entries.len()).filter(|at| entries[*at].id.starts_with(id));
+    let first = matching.next().ok_or_else(|| HistoryError::Unknown(id.to_owned()))?;
+    match matching.next() {
+        Some(_) => Err(HistoryError::Ambiguous(id.to_owned())),
+        None => Ok(first),
     }
 }
 

@@ -24,6 +24,9 @@ pub(crate) const CACHE: &str = "cache";
 /// The directory of proposals: held commits, with their images.
 pub(crate) const PROPOSALS: &str = "proposals";
 
+/// The directory of what a user has marked as reviewed.
+pub(crate) const REVIEWED: &str = "reviewed";
+
 /// The directory of paused calls.
 pub(crate) const PAUSED: &str = "paused";
 
@@ -35,3 +38,6 @@ pub(crate) const TASKS: &str = "tasks";
 
 /// The directory of what sessions are to be told.
 pub(crate) const NOTICES: &str = "notices";
+
+/// The directory of calls under way.
+pub(crate) const CALLS: &str = "calls";

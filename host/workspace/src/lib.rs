@@ -7,10 +7,10 @@
 //! | group | modules |
 //! |---|---|
 //! | history | [`history`]: list, diff, undo and prune commits; [`restore`]: stage a commit's old state |
-//! | held changes | [`review`]: decide about proposals; [`hold`], [`stacked`]: hold a transaction, and base one on what is held; [`proposals`]: the files of proposals; [`proposed`], [`merge`]: compare them with the workspace; [`notices`]: tell a session; [`session_name`] |
+//! | held changes | [`review`]: decide about proposals; [`hold`], [`stacked`]: hold a transaction, and base one on what is held; [`proposals`]: the files of proposals; [`proposed`], [`merge`]: compare them with the workspace; [`reviewed`]: what a user has marked as reviewed; [`notices`]: tell a session; [`session_name`] |
 //! | transactions | [`transaction`]: begin and commit; [`store`]: recovery, moving commits to the history; [`write_queue`]: which client of this process writes next |
 //! | steps of a commit | [`plan`]: the changes to make; [`sync_staged`]: staged files to the disk; [`apply`]: renames; [`content`]: old and new content; [`history_dirs`]: the files of the history |
-//! | per workspace | [`activity`]: whether anything was recorded since; [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory; [`tasks`]: calls that go on after their request |
+//! | per workspace | [`activity`]: whether anything was recorded since; [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory; [`tasks`]: calls that go on after their request; [`running`]: calls under way, for other processes |
 //! | tree | [`workspace`]: the open directory; [`overlay`]: the tree with a transaction's changes on top |
 //! | files | [`commit`], [`commit_file`]: a commit and its file; [`file_fingerprint`]: detect changes to one file; [`own`]: files in the host's own directory; [`copying`]: content, permissions, attributes |
 //! | ground | [`disk`]: system calls that follow no link; [`path`], [`quota`], [`seal`], [`clock`], [`diff`], [`error`], [`layout`], [`fair_queue`], [`bounded_text`], [`private`] |
@@ -54,7 +54,9 @@ mod renames;
 mod repository;
 mod restore;
 mod review;
+mod reviewed;
 mod run_dir;
+mod running;
 mod seal;
 mod session_name;
 mod spill;
@@ -79,7 +81,7 @@ pub use disk::Listed;
 pub use error::{CommitError, HistoryError, Refused, is_full};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use git_commit::{GitCommit, GitCommitError};
-pub use history::{History, ListedCommit};
+pub use history::{History, ListedCommit, RangeDiff};
 pub use hold::HeldChanges;
 pub use native_view::{NativeView, Protected, ViewKind, ViewOptions};
 pub use overlay::{ExecutedFile, Opening, Overlay, Savepoint};
@@ -87,13 +89,14 @@ pub use own::{NOT_MADE_HERE, Own, OwnState, SET_ASIDE, Secret};
 pub use path::or_dot;
 pub use paused::PausedId;
 pub use plugin_cache::CacheKind;
-pub use questions::{AskedQuestion, GivenAnswer, Listener, Question, QuestionAnswer};
+pub use questions::{AskedQuestion, GivenAnswer, Listener, OpenConsole, Question, QuestionAnswer};
 pub use quota::{Exceeded, Quota};
 pub use repository::{Repository, RepositoryError};
 pub use review::{
     Chosen, Decided, Decision, FileReview, HunkReview, ListedProposal, Review, ReviewError,
     Reviews, Verdict,
 };
+pub use running::{CallProgress, RunningCall, ShownCall};
 pub use seal::Key;
 pub use session_name::{InvalidSessionName, SessionName};
 pub use spill::{KeptOutput, Spill};

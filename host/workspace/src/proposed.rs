@@ -77,6 +77,19 @@ impl State {
         })
     }
 
+    /// Adds its type, permissions and content to a digest.
+    fn put(&self, digest: &mut Sha256) {
+        let (kind, mode) = match self {
+            Self::Nothing => ("nothing", 0),
+            Self::Directory(mode) => ("directory", *mode),
+            Self::File(mode, _) => ("file", *mode),
+            Self::Link(_) => ("link", 0),
+            Self::Other => ("other", 0),
+        };
+        digest.update(format!("{kind} {mode} {}\0", self.bytes().len()));
+        digest.update(self.bytes());
+    }
+
     fn side(&self) -> Side<'_> {
         match self {
             Self::Nothing | Self::Directory(_) | Self::Other => Side::Nothing,
@@ -177,6 +190,8 @@ pub struct FileReview {
     /// Whether the workspace has other changes in the same place: then the change can't be accepted,
     /// and it is shown as it was proposed.
     pub collides: bool,
+    /// Whether a user has marked it as reviewed, as it is shown here.
+    pub is_reviewed: bool,
     /// What is decided about; empty for a directory that is created or removed with its files.
     pub hunks: Vec<HunkReview>,
     pub(crate) old: State,
@@ -185,6 +200,12 @@ pub struct FileReview {
 
 impl FileReview {
     pub(crate) fn new(path: &str, rebased: Rebased, deadline: Instant) -> Option<Self> {
+        let mut file = Self::without_hunks(path, rebased)?;
+        file.hunks = file.split(deadline);
+        Some(file)
+    }
+
+    pub(crate) fn without_hunks(path: &str, rebased: Rebased) -> Option<Self> {
         let (old, new, collides) = match rebased {
             Rebased::Done => return None,
             Rebased::Clean(old, new) => (old, new, false),
@@ -195,10 +216,17 @@ impl FileReview {
             (_, State::Nothing) => "removed",
             _ => "changed",
         };
-        let mut file =
-            Self { path: path.to_owned(), change, collides, hunks: Vec::new(), old, new };
-        file.hunks = file.split(deadline);
-        Some(file)
+        let (path, hunks, is_reviewed) = (path.to_owned(), Vec::new(), false);
+        Some(Self { path, change, collides, is_reviewed, hunks, old, new })
+    }
+
+    /// Identifies what is shown of the file.
+    pub(crate) fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        digest.update(format!("{}\0{}\0", self.path, self.collides));
+        self.old.put(&mut digest);
+        self.new.put(&mut digest);
+        short(digest)
     }
 
     /// Whether a directory is created or removed.

@@ -31,6 +31,9 @@ const ANSWER: &str = "question-answer";
 /// The file that the answering process locks.
 const LISTENING: &str = "listening";
 
+/// The file that open consoles lock, whether they answer or not.
+const CONSOLE: &str = "console";
+
 /// How the name of a file begins that is not complete.
 const NEW: &str = "new.";
 
@@ -193,6 +196,37 @@ impl Workspace {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(None)
+    }
+}
+
+/// Says to other processes that a console is open, until it is dropped.
+#[derive(Debug)]
+pub struct OpenConsole(#[expect(dead_code, reason = "only held")] OwnedFd);
+
+impl Workspace {
+    /// Says to other processes that a console is open for this workspace.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn open_console(&self) -> io::Result<OpenConsole> {
+        let directory = own::directory(&*self.own()?, QUESTIONS)?;
+        match disk::create(&directory, CONSOLE) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let lock = disk::open(&directory, CONSOLE, OFlags::RDONLY)?;
+        flock(&lock, FlockOperation::LockShared)?;
+        Ok(OpenConsole(lock))
+    }
+
+    /// Whether a console is open for this workspace. What can't be read is as if there were none.
+    pub fn has_console(&self) -> bool {
+        let own = self.existing_own().ok().flatten();
+        let directory =
+            own.and_then(|own| own::existing_directory(&*own, QUESTIONS).ok().flatten());
+        let lock = directory.and_then(|it| disk::open(&it, CONSOLE, OFlags::RDONLY).ok());
+        let exclusive = FlockOperation::NonBlockingLockExclusive;
+        lock.is_some_and(|lock| disk::try_lock(&lock, exclusive).is_ok_and(|is_free| !is_free))
     }
 }
 

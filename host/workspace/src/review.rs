@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use rustix::fs::FileType;
 use sha2::{Digest as _, Sha256};
 
-use crate::commit::{Accepted, Author, Change, Commit, CommitId, Held, Net, net, summary};
+use crate::commit::{Accepted, Author, Change, Commit, CommitId, Held, Image, Net, net, summary};
 use crate::error::CommitError;
 use crate::hold::kept;
 use crate::merge::Pick;
@@ -19,6 +19,7 @@ use crate::path::above;
 use crate::proposals::{ImageWriter, Proposals, Source};
 use crate::proposed::{Rebased, State, rebase, short};
 use crate::quota::Quota;
+use crate::reviewed::{self, Marks};
 use crate::transaction::{Purpose, Transaction};
 use crate::workspace::Workspace;
 use crate::{disk, notices};
@@ -48,6 +49,10 @@ pub struct ListedProposal {
     pub calls: Vec<String>,
     /// The paths, each with `created`, `changed` or `removed`.
     pub paths: Vec<(String, &'static str)>,
+    /// The number of files that are decided about: paths without directories of other paths.
+    pub files: usize,
+    /// The files that a user has marked as reviewed, and that are as they were seen then.
+    pub reviewed: Vec<String>,
 }
 
 /// A proposal compared with the workspace as it is.
@@ -181,7 +186,13 @@ pub enum ReviewError {
 }
 
 impl ListedProposal {
-    fn new(commit: &Commit, held: &Held) -> Self {
+    fn new(commit: &Commit, held: &Held, reviewed: Vec<String>) -> Self {
+        let net = net(&commit.changes);
+        let is_parent = |path: &str| {
+            let below = format!("{path}/");
+            net.range(below.as_str()..).next().is_some_and(|(path, _)| path.starts_with(&below))
+        };
+        let files = net.keys().filter(|path| !is_parent(path)).count();
         let paths = summary(&commit.changes).into_iter();
         Self {
             id: held.proposal.clone(),
@@ -190,7 +201,14 @@ impl ListedProposal {
             author: held.author.clone(),
             calls: commit.calls.clone(),
             paths: paths.map(|(path, change)| (path.to_owned(), change)).collect(),
+            files,
+            reviewed,
         }
+    }
+
+    /// How many of its files are marked as reviewed, for the user.
+    pub fn progress(&self) -> String {
+        format!("{} of {} files reviewed", self.reviewed.len(), self.files)
     }
 }
 
@@ -207,9 +225,87 @@ impl Reviews {
     pub fn list(&self) -> Result<Vec<ListedProposal>, ReviewError> {
         let Some(proposals) = self.open()? else { return Ok(Vec::new()) };
         let _lock = proposals.reading()?;
+        let mut listed = Vec::new();
+        for commit in proposals.current()? {
+            let Some(held) = &commit.held else { continue };
+            let reviewed = self.reviewed(&proposals, &commit, held)?;
+            listed.push(ListedProposal::new(&commit, held, reviewed));
+        }
+        Ok(listed)
+    }
+
+    /// Returns the files of a proposal that are marked as reviewed, and are as they were seen then. Only
+    /// these are read.
+    fn reviewed(
+        &self,
+        proposals: &Proposals,
+        commit: &Commit,
+        held: &Held,
+    ) -> io::Result<Vec<String>> {
+        let marks = self.marks(held)?;
+        let deadline = Instant::now() + DIFF_TIME;
+        let mut files = Vec::new();
+        for (path, sides) in net(&commit.changes) {
+            let Some(mark) = marks.get(path) else { continue };
+            let rebased = self.rebased(proposals, path, sides, deadline)?;
+            let file = FileReview::without_hunks(path, rebased);
+            files.extend(file.filter(|file| file.digest() == *mark).map(|file| file.path));
+        }
+        Ok(files)
+    }
+
+    fn marks(&self, held: &Held) -> io::Result<Marks> {
+        let own = self.workspace.existing_own()?;
+        own.map_or_else(|| Ok(Marks::new()), |own| reviewed::read(&own, &held.proposal))
+    }
+
+    /// Compares the change of a path with the workspace as it is.
+    fn rebased(
+        &self,
+        proposals: &Proposals,
+        path: &str,
+        (before, after): Sides<'_>,
+        deadline: Instant,
+    ) -> io::Result<Rebased> {
+        let old = State::old(&proposals.directory, before)?;
+        let new = State::new(&proposals.directory, after)?;
+        let on_disk = State::on_disk(self.workspace.disk(), path)?;
+        Ok(rebase(old, on_disk, new, deadline))
+    }
+
+    /// Marks files of a proposal as reviewed, as the `view` shows them, or takes the marks away. Returns
+    /// what the proposal shows.
+    ///
+    /// # Errors
+    /// [`ReviewError::Unknown`], [`ReviewError::Ambiguous`], [`ReviewError::Stale`], I/O errors.
+    pub fn mark(
+        &self,
+        id: &str,
+        view: &str,
+        paths: &[String],
+        is_reviewed: bool,
+    ) -> Result<Review, ReviewError> {
+        let proposals = self.open()?.ok_or_else(|| ReviewError::Unknown(id.to_owned()))?;
+        let _lock = proposals.reading()?;
+        let (commit, held) = find(&proposals, id)?;
+        let mut review = self.review(&proposals, &commit, &held)?;
+        if review.view != view {
+            let (proposal, seen) = (held.proposal.to_string(), view.to_owned());
+            return Err(ReviewError::Stale { proposal, seen, now: review.view });
+        }
         let current = proposals.current()?;
-        let listed = |commit: &Commit| Some(ListedProposal::new(commit, commit.held.as_ref()?));
-        Ok(current.iter().filter_map(listed).collect())
+        let open = current.iter().filter_map(|commit| Some(commit.held.as_ref()?.proposal.clone()));
+        let own = self.workspace.own()?;
+        reviewed::change(&own, &held.proposal, &open.collect(), |marks| {
+            for file in review.files.iter_mut().filter(|file| paths.contains(&file.path)) {
+                file.is_reviewed = is_reviewed;
+                match is_reviewed {
+                    true => drop(marks.insert(file.path.clone(), file.digest())),
+                    false => drop(marks.remove(&file.path)),
+                }
+            }
+        })?;
+        Ok(review)
     }
 
     /// Compares a proposal, named by the beginning of its id, with the workspace as it is.
@@ -235,11 +331,9 @@ impl Reviews {
     ) -> Result<Review, ReviewError> {
         let deadline = Instant::now() + DIFF_TIME;
         let mut files = Vec::new();
-        for (path, (before, after)) in net(&commit.changes) {
-            let old = State::old(&proposals.directory, before)?;
-            let new = State::new(&proposals.directory, after)?;
-            let on_disk = State::on_disk(self.workspace.disk(), path)?;
-            files.extend(FileReview::new(path, rebase(old, on_disk, new, deadline), deadline));
+        for (path, sides) in net(&commit.changes) {
+            let rebased = self.rebased(proposals, path, sides, deadline)?;
+            files.extend(FileReview::new(path, rebased, deadline));
         }
         // A directory is decided about with its files.
         let has_files: Vec<bool> = files
@@ -257,7 +351,16 @@ impl Reviews {
         let mut digest = Sha256::new();
         files.iter().flat_map(|file| &file.hunks).for_each(|hunk| digest.update(&hunk.id));
         let view = format!("{}.{}", held.revision, short(digest));
-        Ok(Review { proposal: ListedProposal::new(commit, held), view, files })
+        let marks = self.marks(held)?;
+        for file in &mut files {
+            file.is_reviewed = marks.get(&file.path).is_some_and(|mark| *mark == file.digest());
+        }
+        let reviewed = files.iter().filter(|file| file.is_reviewed);
+        let reviewed = reviewed.map(|file| file.path.clone()).collect();
+        let count = files.iter().filter(|file| !file.hunks.is_empty()).count();
+        let proposal =
+            ListedProposal { files: count, ..ListedProposal::new(commit, held, reviewed) };
+        Ok(Review { proposal, view, files })
     }
 
     /// Carries out a decision. What is accepted is one commit.
@@ -370,10 +473,16 @@ impl Reviews {
     }
 }
 
-type Sides = (Option<crate::commit::Image>, Option<crate::commit::Image>);
+/// The old and the new file of a change.
+type Sides<'a> = (Option<&'a Image>, Option<&'a Image>);
 
 /// Links the images of a path that is not decided about.
-fn relinked(images: &ImageWriter<'_>, name: &str, net: &Net<'_>, path: &str) -> io::Result<Sides> {
+fn relinked(
+    images: &ImageWriter<'_>,
+    name: &str,
+    net: &Net<'_>,
+    path: &str,
+) -> io::Result<(Option<Image>, Option<Image>)> {
     let (before, after) = net.get(path).copied().unwrap_or_default();
     let before = before.map(|image| kept(images, name, image)).transpose()?;
     let after = after

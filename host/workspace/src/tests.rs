@@ -105,6 +105,7 @@ mod held;
 mod paused;
 mod questions;
 mod recovery;
+mod running;
 mod tasks;
 
 const REPLACE: Opening = Opening { read: false, create: true, exclusive: false, truncate: true };
@@ -556,7 +557,7 @@ fn a_part_of_the_history_lists_and_undoes_nothing_else() {
     let part = || History::new(Arc::clone(&workspace)).only([ours.clone()]);
     let (page, count) = part().page(0, 10).unwrap();
     assert_eq!((page.len(), count), (1, 1));
-    assert_eq!((&page[0].commit.id, page[0].is_undone), (&ours, false));
+    assert_eq!((&page[0].commit.id, &page[0].undone_by), (&ours, &None));
     for id in [&*theirs, "none", "../../x", "\0"] {
         let undone = part().undo(begin(&workspace).0, Some(id));
         assert!(matches!(undone, Err(HistoryError::Unknown(_))), "{id}: {undone:?}");
@@ -564,7 +565,7 @@ fn a_part_of_the_history_lists_and_undoes_nothing_else() {
     }
     assert_eq!(part().undo(begin(&workspace).0, None).unwrap().0.id, ours);
     assert!(!root.join("ours").exists() && root.join("theirs").exists());
-    assert!(part().page(0, 10).unwrap().0[0].is_undone);
+    assert!(part().page(0, 10).unwrap().0[0].undone_by.is_some());
     assert!(matches!(part().undo(begin(&workspace).0, None), Err(HistoryError::NothingToUndo)));
     assert_eq!(part().page(1, 10).unwrap(), (Vec::new(), 1));
 
@@ -738,6 +739,71 @@ fn what_a_commit_placed_is_known_afterwards() {
         history.undo(begin(&workspace).0, None).unwrap();
         assert_eq!(fs::read_to_string(root.join("file")).unwrap(), before, "{what}");
     }
+}
+
+#[test]
+fn the_diff_of_several_commits_is_from_before_the_first_to_after_the_last() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let lines = |first: &str, last: &str| format!("{first}\n{}{last}\n", "line\n".repeat(2_000));
+    fs::write(root.join("a"), lines("first", "last")).unwrap();
+    fs::write(root.join("b"), "b\n").unwrap();
+    let workspace = open(root);
+    let commit = |files: &[(&str, &str)]| {
+        let (transaction, _) = begin(&workspace);
+        files.iter().for_each(|(path, text)| write(transaction.overlay(), path, text));
+        transaction.commit(Purpose::default()).unwrap().unwrap().id
+    };
+    let earlier = commit(&[("earlier", "x\n")]);
+    // Kept as edits of the file before.
+    let one = commit(&[("a", &lines("first", "1")), ("new", &lines("new", "1")), ("gone", "x\n")]);
+    let two = commit(&[("a", &lines("2", "1")), ("new", &lines("new", "2")), ("b", "2\n")]);
+    // Another program.
+    fs::write(root.join("a"), lines("theirs", "1")).unwrap();
+    let (transaction, _) = begin(&workspace);
+    write(transaction.overlay(), "a", &lines("theirs", "3"));
+    write(transaction.overlay(), "b", "b\n");
+    transaction.overlay().remove_file("gone").unwrap();
+    let three = transaction.commit(Purpose::default()).unwrap().unwrap().id;
+    commit(&[("later", "x\n")]);
+
+    let history = History::new(Arc::clone(&workspace));
+    let range = history.diff_range(&one, &three).unwrap();
+    assert_eq!((range.commits, &range.first.id, &range.last.id), (3, &one, &three));
+    assert!(range.unreadable.is_empty(), "{range:?}");
+    let diff = String::from_utf8(range.diff.clone()).unwrap();
+    let changed = |diff: &str| -> Vec<String> {
+        let marked = |line: &&str| line.starts_with(['+', '-']) && !line.contains("+line");
+        diff.lines().filter(marked).map(str::to_owned).collect()
+    };
+    let wanted = [
+        "--- a/a",
+        "+++ b/a",
+        "-first",
+        "+theirs",
+        "-last",
+        "+3",
+        "--- /dev/null",
+        "+++ b/new",
+        "+new",
+        "+2",
+    ];
+    assert_eq!(changed(&diff), wanted);
+    assert_eq!(history.diff_range(&three, &one).unwrap(), range);
+    assert_eq!(history.diff_range(&one, &one).unwrap().diff, history.diff(&one).unwrap());
+    assert_eq!(history.diff_range(&earlier, "").unwrap().commits, 5);
+    assert!(matches!(history.diff_range("none", &one), Err(HistoryError::Unknown(_))));
+    assert!(matches!(history.diff_range(&one, "none"), Err(HistoryError::Unknown(_))));
+    let part = History::new(Arc::clone(&workspace)).only([one.clone(), three.clone()]);
+    assert_eq!(part.diff_range(&one, &three).unwrap().commits, 2);
+    assert!(part.diff_range(&one, &two).is_err());
+    // A file that is not what was kept is named, and the others are shown.
+    let old = root.join(OWN).join("images").join(format!("{one}.1"));
+    assert!(fs::read_to_string(&old).unwrap().starts_with("first"));
+    fs::write(&old, "planted").unwrap();
+    let range = history.diff_range(&one, &three).unwrap();
+    assert_eq!(range.unreadable, ["a"]);
+    assert_eq!(changed(&String::from_utf8(range.diff).unwrap()), wanted[6..]);
 }
 
 #[test]

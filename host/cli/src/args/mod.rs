@@ -243,6 +243,7 @@ Examples:
   cofferdam log --failed --limit 5
   cofferdam log --commits --format text
   cofferdam log --diff 019a6f2c
+  cofferdam log --diff 019a6f2c..019a7d10 --format text
   cofferdam log --output 019a6f2c-63d2 --stream stderr --format text
   cofferdam log --output 019a6f2c-63d2 --offset 1000000 --length 4000 --format text")]
     Log(Log),
@@ -304,10 +305,10 @@ Examples:
     Review(Review),
     /// Supervise agents on a local web page
     ///
-    /// Shows held changes, questions of calls, history, journal, permissions and figures. Listens on
-    /// 127.0.0.1 until it is interrupted, prints an address that can be opened once, and opens it in a
-    /// browser where there is one. While it runs, questions of calls that need a yes are shown there, as
-    /// with `cofferdam review answer`.
+    /// Shows held changes, questions of calls, calls under way, history, journal, permissions and figures.
+    /// Listens on 127.0.0.1 until it is interrupted, prints an address that can be opened once, and opens
+    /// it in a browser where there is one. While it runs, questions of calls that need a yes are shown
+    /// there, as with `cofferdam review answer`.
     #[command(after_help = "\
 Examples:
   cofferdam console

@@ -22,7 +22,8 @@ pub struct Log {
     /// Only commits
     #[arg(long, conflicts_with_all = ["tool", "failed"])]
     pub commits: bool,
-    /// Print what this commit changed, as a unified diff; the beginning of its id will do
+    /// Print what this commit changed, as a unified diff; the beginning of its id will do. With
+    /// `A..B`, what changed from before A to after B, and with `A..`, up to the latest one
     #[arg(long, value_name = "ID", conflicts_with_all = ["tool", "failed", "commits"])]
     pub diff: Option<String>,
     /// Print what a program of this call printed, where that was much; the beginning of the name

@@ -57,8 +57,9 @@ impl CallState {
     fn page(&self, skip: usize, max: usize) -> std::result::Result<Page, Error> {
         let (history, own) = self.own_history()?;
         let (page, total) = history.page(skip, max).map_err(failure)?;
-        let commits =
-            page.iter().map(|listed| self.described(&listed.commit, listed.is_undone, &own));
+        let commits = page
+            .iter()
+            .map(|listed| self.described(&listed.commit, listed.undone_by.is_some(), &own));
         Ok(Page { commits: commits.collect(), total: u32::try_from(total).unwrap_or(u32::MAX) })
     }
 

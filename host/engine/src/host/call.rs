@@ -10,12 +10,12 @@ use serde_json::Value;
 use super::Host;
 use super::approval::Approved;
 use super::cancel::{cancelled, is_cancelled};
-use super::commit::held_notice;
 use super::context::{ActiveCall, RunContext, RunOptions};
 use super::ended::{Ended, Performed};
 use super::execute::refused;
 use super::executed::{named, not_written};
 use super::paused::{self, Progress};
+use super::under_way::UnderWay;
 use crate::call::SecretGuard;
 use crate::dispatch::{self, Bounds, GrantedCall, ValidCall};
 use crate::journal::{self, Record};
@@ -28,7 +28,7 @@ use cofferdam_workspace::Transaction;
 
 impl Host {
     /// Makes a call, in the transaction `shared` if there is one. With `skip`, only reports that an
-    /// earlier call failed.
+    /// earlier call failed. Users of other processes can see and cancel the call.
     pub(super) async fn answer(
         &self,
         call: ValidCall,
@@ -36,7 +36,26 @@ impl Host {
         skip: bool,
         shared: Option<&Transaction>,
     ) -> Ended {
-        let id = uuid::Uuid::now_v7().to_string();
+        let (under_way, options) = UnderWay::new(self, &call, run.options);
+        let own = RunContext { options: &options, role: run.role, scope: run.scope };
+        let mut ended = tokio::select! {
+            biased;
+            never = under_way.watch(self) => match never {},
+            ended = self.answer_as((under_way.id(), call), &own, skip, shared) => ended,
+        };
+        under_way.name_user(&mut ended);
+        ended
+    }
+
+    /// Makes a call with this id.
+    async fn answer_as(
+        &self,
+        (id, call): (&str, ValidCall),
+        run: &RunContext<'_>,
+        skip: bool,
+        shared: Option<&Transaction>,
+    ) -> Ended {
+        let id = id.to_owned();
         let earlier = run.options.session.reads().all();
         let secrets = Arc::new(SecretGuard::new(Arc::clone(self.policy.secrets()), earlier));
         let mut active = ActiveCall { run, id, usage: Arc::default(), secrets, progress: None };
@@ -67,7 +86,7 @@ impl Host {
         let mut warnings = named(&executed);
         // The message of a failure has it already.
         warnings.extend(refused.filter(|_| matches!(outcome, Outcome::Executed(_))));
-        warnings.extend(held.as_ref().map(held_notice));
+        warnings.extend(held.as_ref().map(|held| self.held_notice(held)));
         // The client does not see the result of a call that waits for the user.
         if record.outcome() != Status::Skipped {
             warnings.extend(self.notices(run.options).await);

@@ -92,10 +92,10 @@ impl Host {
         let Some(held) = held.inspect_err(|failure| discard(ended, failure))? else {
             return Ok(None);
         };
-        let proposal = held.proposal.to_string();
+        let (proposal, notice) = (held.proposal.to_string(), self.held_notice(&held));
         staged(ended).for_each(|(answer, record)| {
             record.proposal = Some(proposal.clone());
-            answer.warnings.push(held_notice(&held));
+            answer.warnings.push(notice.clone());
         });
         Ok(Some(proposal))
     }
@@ -136,14 +136,18 @@ impl Host {
         staged(ended).for_each(|(_, record)| record.commit.clone_from(&commit));
         Ok(commit)
     }
-}
 
-/// What the caller is told of changes that are held.
-pub(super) fn held_notice(held: &HeldChanges) -> String {
-    let HeldChanges { proposal, revision, changes } = held;
-    format!(
-        "held: these changes are not in the workspace yet. They are in the proposal {proposal} \
-         (revision {revision}, changes in all: {changes}), which a user has to accept with `cofferdam \
-         review` or on `cofferdam console`. Later calls of this session see them."
-    )
+    /// What the caller is told of changes that are held.
+    pub(super) fn held_notice(&self, held: &HeldChanges) -> String {
+        let HeldChanges { proposal, revision, changes } = held;
+        let console = match self.services.workspace.has_console() {
+            true => "in the console that is open for this workspace",
+            false => "on `cofferdam console`",
+        };
+        format!(
+            "held: these changes are not in the workspace yet. They are in the proposal {proposal} \
+             (revision {revision}, changes in all: {changes}), which a user has to accept with `cofferdam \
+             review` or {console}. Later calls of this session see them."
+        )
+    }
 }

@@ -12,7 +12,8 @@ const MAX_SHOWN_BYTES: usize = 4 << 10;
 /// A decision of a user.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionRecord {
-    /// `yes`, `yes, for this session`, `yes, for a pattern`, `no`, `accepted` or `rejected`.
+    /// `yes`, `yes, for this session`, `yes, for a pattern`, `no`, `accepted`, `rejected` or
+    /// `cancelled`.
     pub answer: String,
     /// Who decided: `the user of CLIENT` if a client has asked, `cli` for the command, `console` for the
     /// console.

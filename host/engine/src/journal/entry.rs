@@ -131,6 +131,9 @@ impl Event {
     /// A user has accepted or rejected held changes.
     pub const REVIEW: &str = "review";
 
+    /// A user has cancelled a call from another process.
+    pub const CANCELLED: &str = "call_cancelled";
+
     /// A decision of a user, which was made now.
     pub fn decided(event: &str, decision: DecisionRecord) -> Self {
         let reason = decision.answer.clone();

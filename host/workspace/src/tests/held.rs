@@ -748,3 +748,85 @@ fn edited(random: &mut Random, text: &str) -> String {
     }
     edited
 }
+
+fn marked(workspace: &Arc<Workspace>) -> Vec<String> {
+    let reviews = Reviews::new(Arc::clone(workspace));
+    let listed = reviews.list().unwrap().pop().unwrap();
+    let shown = reviews.show(&listed.id).unwrap();
+    let files = shown.files.iter().filter(|file| file.is_reviewed);
+    assert_eq!(
+        files.map(|file| &file.path).collect::<Vec<_>>(),
+        shown.proposal.reviewed.iter().collect::<Vec<_>>()
+    );
+    assert_eq!(shown.proposal.reviewed, listed.reviewed);
+    assert_eq!(shown.proposal.files, listed.files);
+    listed.reviewed
+}
+
+#[test]
+fn a_mark_lasts_as_long_as_what_was_seen() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a"), lines(40, &[])).unwrap();
+    let workspace = open(root.path());
+    held(&workspace, "s", |tree| {
+        write(tree, "a", &lines(40, &[(5, "new"), (35, "new")]));
+        write(tree, "b", "b");
+        write(tree, "sub/c", "c");
+    });
+    let reviews = Reviews::new(open(root.path()));
+    let review = show(&workspace);
+    let mark = |review: &Review, paths: &[&str], is_reviewed| {
+        let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+        reviews.mark(&review.proposal.id, &review.view, &paths, is_reviewed)
+    };
+    assert_eq!(mark(&review, &["a", "b", "sub/c", "none"], true).unwrap().proposal.files, 3);
+    mark(&review, &["b"], false).unwrap();
+    // Also in another process.
+    assert_eq!(marked(&open(root.path())), ["a", "sub/c"]);
+    assert_eq!(reviews.list().unwrap()[0].progress(), "2 of 3 files reviewed");
+    // The proposal has changed.
+    held(&workspace, "s", |tree| write(tree, "sub/c", "other"));
+    assert_eq!(marked(&workspace), ["a"]);
+    assert!(matches!(mark(&review, &["b"], true), Err(ReviewError::Stale { .. })));
+    held(&workspace, "s", |tree| write(tree, "sub/c", "c"));
+    assert_eq!(marked(&workspace), ["a", "sub/c"]);
+    // So has the workspace.
+    fs::write(root.path().join("a"), lines(40, &[(20, "theirs")])).unwrap();
+    assert_eq!(marked(&workspace), ["sub/c"]);
+    fs::write(root.path().join("a"), lines(40, &[])).unwrap();
+    let review = show(&workspace);
+    decide(&workspace, &of_hunks(&review, Verdict::Accept, [hunks(&review)[0]])).unwrap();
+    assert_eq!(marked(&workspace), ["sub/c"]);
+}
+
+#[test]
+fn marks_of_others_and_of_closed_proposals_do_not_count() {
+    let root = tempfile::tempdir().unwrap();
+    let workspace = open(root.path());
+    for session in ["one", "two"] {
+        held(&workspace, session, |tree| write(tree, "a", session));
+    }
+    let reviews = Reviews::new(Arc::clone(&workspace));
+    let [one, two] = reviews.list().unwrap().try_into().unwrap();
+    let mark = |proposal: &ListedProposal| {
+        let view = reviews.show(&proposal.id).unwrap().view;
+        reviews.mark(&proposal.id, &view, &["a".to_owned()], true).unwrap();
+    };
+    mark(&one);
+    let directory = root.path().join(OWN).join("reviewed");
+    let reviewed =
+        || reviews.list().unwrap().iter().map(|it| it.reviewed.len()).collect::<Vec<_>>();
+    assert_eq!(reviewed(), [1, 0]);
+    // Copied from another proposal, and written by a tool.
+    fs::copy(directory.join(&*one.id), directory.join(&*two.id)).unwrap();
+    assert_eq!(reviewed(), [1, 0]);
+    fs::write(directory.join(&*one.id), "{\"a\": \"0\"}").unwrap();
+    assert_eq!(reviewed(), [0, 0]);
+    mark(&one);
+    let review = reviews.show(&one.id).unwrap();
+    decide(&workspace, &of_all(&review, Verdict::Reject)).unwrap();
+    mark(&two);
+    let names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(names, [&*two.id]);
+}

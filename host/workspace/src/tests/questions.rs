@@ -68,3 +68,21 @@ fn an_answer_that_was_written_by_others_or_for_another_question_does_not_count()
     fs::write(made_up, "{}").unwrap();
     assert!(listener.questions().unwrap().is_empty());
 }
+
+#[test]
+fn open_consoles_are_known() {
+    let root = tempfile::tempdir().unwrap();
+    let (one, two) = (open(root.path()), open(root.path()));
+    assert!(!one.has_console());
+    let consoles = [one.open_console().unwrap(), two.open_console().unwrap()];
+    assert!(one.has_console() && two.has_console());
+    // It does not have to be the process that answers.
+    assert!(!one.has_listener());
+    drop(consoles);
+    // A process that another test starts may have a copy of the lock for a moment.
+    let is_closed = (0..1000).any(|_| {
+        thread::sleep(Duration::from_millis(1));
+        !two.has_console()
+    });
+    assert!(is_closed);
+}

@@ -1,0 +1,177 @@
+//! Random subsets of hunks, accepted and rejected by the forms of the console, against `git apply` of the
+//! same hunks.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::json;
+
+use super::{Console, value_of, values};
+use crate::campaign::Random;
+use crate::mcp::stdio::Session;
+use crate::support::Place;
+use crate::trial::configure;
+
+/// The variable with another number of subsets: `COFFERDAM_SUBSETS=10000`.
+const SUBSETS_VARIABLE: &str = "COFFERDAM_SUBSETS";
+
+/// How many subsets are compared in each run of the tests.
+const SUBSETS: usize = 100;
+
+/// After how many subsets a new workspace is begun.
+const PER_WORKSPACE: usize = 500;
+
+/// The files of each round.
+const FILES: [&str; 4] = ["d 0/f\u{e9}0", "d 1/<f>1", "f2", "created"];
+
+/// A workspace whose changes are held, its console, and a directory that git changes instead.
+struct Round {
+    place: Place,
+    peer: Place,
+    console: Console,
+    session: Session,
+    calls: u64,
+}
+
+impl Round {
+    fn new() -> Self {
+        let [place, peer] = [Place::new(), Place::new()];
+        configure(&place, "hold = ['*']\n");
+        let console = Console::open(&place);
+        let session = Session::begun(&place, &json!({}));
+        Self { place, peer, console, session, calls: 0 }
+    }
+
+    fn call(&mut self, tool: &str, arguments: &serde_json::Value) {
+        self.calls += 1;
+        self.session.call(self.calls, tool, arguments);
+        let answer = self.session.answer(self.calls);
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
+
+    /// Holds random changes of random files. Returns the id of the proposal, if anything has changed.
+    fn hold(&mut self, random: &mut Random) -> Option<String> {
+        for path in &FILES[..3] {
+            let old = any_text(random);
+            self.place.write(path, &old);
+            self.peer.write(path, &old);
+            match random.below(8) {
+                0 => self.call("files__delete_path", &json!({"path": path})),
+                chance => {
+                    let new = if chance == 1 { any_text(random) } else { edited(random, &old) };
+                    self.call("files__write_file", &json!({"path": path, "content": new}));
+                }
+            }
+        }
+        for place in [&self.place, &self.peer] {
+            let _ = fs::remove_file(place.workspace().join(FILES[3]));
+        }
+        self.call("files__write_file", &json!({"path": FILES[3], "content": any_text(random)}));
+        let inbox = self.console.get("inbox");
+        let (id, _) = values(&inbox, "chosen").first()?.split_once('.')?;
+        Some(id.to_owned())
+    }
+
+    /// Decides by a form of the page of the proposal.
+    fn decide(&self, id: &str, fields: &[(&str, &str)]) {
+        let page = self.console.get(&format!("proposal?id={id}"));
+        let seen = [("id", id), ("view", value_of(&page, "view"))];
+        let (status, page) = self.console.send("decide", &[&seen, fields].concat());
+        assert_eq!(status, 303, "{page}");
+    }
+
+    /// Accepts a random subset of the hunks, and lets git apply it.
+    fn subset(&self, id: &str, random: &mut Random) {
+        let page = self.console.get(&format!("proposal?id={id}"));
+        let all = values(&page, "hunk");
+        let (chosen, others): (BTreeSet<&str>, BTreeSet<&str>) =
+            all.iter().partition(|_| random.below(2) == 0);
+        if !chosen.is_empty() {
+            let hunks = chosen.iter().flat_map(|hunk| ["--hunk", hunk]);
+            let args: Vec<&str> =
+                ["review", "show", id, "--format", "text"].into_iter().chain(hunks).collect();
+            let patch = self.place.run(&args);
+            assert_eq!(patch.status, 0, "{}", patch.stderr);
+            let file = self.peer.home_file("patch");
+            fs::write(&file, &patch.stdout).unwrap();
+            self.peer.with_git(&["apply", "--whitespace=nowarn", file.to_str().unwrap()]);
+        }
+        let each = |name: &'static str, hunks: &BTreeSet<&str>| -> Vec<(&str, String)> {
+            hunks.iter().map(|hunk| (name, (*hunk).to_owned())).collect()
+        };
+        let decide = |verdict: &'static str, hunks: Vec<(&str, String)>| {
+            let mut fields = vec![("do", verdict)];
+            fields.extend(hunks.iter().map(|(name, hunk)| (*name, hunk.as_str())));
+            self.decide(id, &fields);
+        };
+        match random.below(3) {
+            _ if chosen.is_empty() => decide("reject-all", Vec::new()),
+            _ if others.is_empty() => decide("accept-all", Vec::new()),
+            0 => decide("accept-chosen", each("hunk", &chosen)),
+            1 => decide("marked", [each("accept", &chosen), each("reject", &others)].concat()),
+            _ => {
+                decide("reject-chosen", each("hunk", &others));
+                decide("accept-all", Vec::new());
+            }
+        }
+    }
+
+    /// Rejects what is left, so that the next round begins with nothing.
+    fn close(&self, id: &str) {
+        if self.console.get("inbox").contains(id) {
+            self.decide(id, &[("do", "reject-all")]);
+        }
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, clippy::print_stderr, reason = "the number of subsets")]
+fn random_subsets_leave_what_git_apply_leaves() {
+    let subsets = std::env::var(SUBSETS_VARIABLE).map_or(SUBSETS, |count| count.parse().unwrap());
+    let mut compared = 0;
+    for begin in (0..subsets).step_by(PER_WORKSPACE) {
+        let mut round = Round::new();
+        for seed in begin..subsets.min(begin + PER_WORKSPACE) {
+            let mut random = Random::new(seed);
+            let Some(id) = round.hold(&mut random) else { continue };
+            round.subset(&id, &mut random);
+            for path in FILES {
+                let of = |place: &Place| fs::read(place.workspace().join(path)).ok();
+                assert_eq!(of(&round.place), of(&round.peer), "seed {seed}: {path}");
+            }
+            round.close(&id);
+            compared += 1;
+        }
+        round.session.close();
+    }
+    eprintln!("{compared} of {subsets} random subsets left what git apply leaves");
+    assert!(compared * 10 >= subsets * 9, "{compared}");
+}
+
+/// Few different lines, so that a hunk fits in several places.
+fn any_line(random: &mut Random) -> String {
+    let end = if random.below(9) == 0 { "\r\n" } else { "\n" };
+    format!("{}{end}", ["a", "b", "", " x", "-- a/f", "@@ -1 +1 @@"][random.below(6)])
+}
+
+fn any_text(random: &mut Random) -> String {
+    let mut text: String = (0..1 + random.below(60)).map(|_| any_line(random)).collect();
+    if random.below(4) == 0 {
+        text.pop();
+    }
+    text
+}
+
+/// The text with some lines removed, replaced and added.
+fn edited(random: &mut Random, text: &str) -> String {
+    let mut edited = String::new();
+    for line in text.split_inclusive('\n') {
+        match random.below(12) {
+            0 => {}
+            1 => edited.push_str(&any_line(random)),
+            2 => edited.extend([line.to_owned(), any_line(random)]),
+            _ => edited.push_str(line),
+        }
+    }
+    edited
+}
