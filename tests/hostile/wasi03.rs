@@ -8,16 +8,10 @@ use crate::support::Place;
 use crate::trial::{Trial, assert_failed};
 use crate::wasi03::concurrent;
 
-const LIMITS: &str = "[limits]\ncall-ms = 500\nwrite-mb = 4\nmemory-mb = 32\n";
+const SHORT: &str = "[limits]\ncall-ms = 2000\n";
 
 fn attack(trial: &Trial, how: &str) -> Outcome {
     trial.call("attack.attack", json!({"how": how, "path": "grow.txt"}))
-}
-
-fn trial() -> Trial {
-    let trial = concurrent(Place::new(), &format!("{LIMITS}[grants.attack]\nfiles = 'write'\n"));
-    trial.place.write("grow.txt", "x".repeat(1_000));
-    trial
 }
 
 /// The next call is as the first one.
@@ -28,9 +22,9 @@ fn still_works(trial: &Trial) {
 
 #[test]
 fn functions_that_wait_or_run_for_ever_end_at_the_deadline() {
-    let trial = trial();
+    let trial = concurrent(Place::new(), SHORT);
     for how in ["wait", "spin", "yield", "log"] {
-        let message = "longer than 500 ms";
+        let message = "longer than 2000 ms";
         assert_failed(attack(&trial, how), Status::Limit, "WallClockLimit", message);
         still_works(&trial);
     }
@@ -110,9 +104,9 @@ fn blocked_inner_components_end_with_their_call() {
       (export "begin" (func $o "begin")))"#
     );
     let component = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"));
-    let trial = Trial::with(Place::new(), vec![Packed::from_bytes(&component)], LIMITS);
-    for _ in 0..3 {
-        let message = "longer than 500 ms";
+    let trial = Trial::with(Place::new(), vec![Packed::from_bytes(&component)], SHORT);
+    for _ in 0..2 {
+        let message = "longer than 2000 ms";
         let outcome = trial.call("attack.begin", json!({}));
         assert_failed(outcome, Status::Limit, "WallClockLimit", message);
     }
@@ -120,7 +114,7 @@ fn blocked_inner_components_end_with_their_call() {
 
 #[test]
 fn memory_of_asynchronous_functions_is_limited() {
-    let trial = trial();
+    let trial = concurrent(Place::new(), "[limits]\nmemory-mb = 32\n");
     assert_failed(attack(&trial, "hoard"), Status::Limit, "MemoryLimit", "32 MiB");
     still_works(&trial);
 }
@@ -128,13 +122,14 @@ fn memory_of_asynchronous_functions_is_limited() {
 /// The host copies the file to its own end without running the component.
 #[test]
 fn streams_from_file_to_file_are_counted_and_end() {
-    let trial = trial();
+    let granted = "[grants.attack]\nfiles = 'write'\n";
+    let trial = concurrent(Place::new(), &format!("[limits]\nwrite-mb = 4\n{granted}"));
+    trial.place.write("grow.txt", "x".repeat(1_000));
     assert_failed(attack(&trial, "grow"), Status::Limit, "WriteLimit", "4 MiB");
     assert_eq!(trial.place.read("grow.txt").len(), 1_000);
-    let limits = "[limits]\ncall-ms = 500\nwrite-mb = 4000\n[grants.attack]\nfiles = 'write'\n";
-    let trial = concurrent(Place::new(), limits);
+    let trial = concurrent(Place::new(), &format!("{SHORT}write-mb = 4000\n{granted}"));
     trial.place.write("grow.txt", "x");
-    let message = "longer than 500 ms";
+    let message = "longer than 2000 ms";
     assert_failed(attack(&trial, "grow"), Status::Limit, "WallClockLimit", message);
     assert_eq!(trial.place.read("grow.txt"), "x");
 }
