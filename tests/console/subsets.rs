@@ -3,6 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::num::NonZero;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use serde_json::json;
 
@@ -19,7 +23,7 @@ const SUBSETS_VARIABLE: &str = "COFFERDAM_SUBSETS";
 const SUBSETS: usize = 100;
 
 /// After how many subsets a new workspace is begun.
-const PER_WORKSPACE: usize = 500;
+const PER_WORKSPACE: usize = 100;
 
 /// The files of each round.
 const FILES: [&str; 4] = ["d 0/f\u{e9}0", "d 1/<f>1", "f2", "created"];
@@ -128,24 +132,38 @@ impl Round {
 #[expect(clippy::disallowed_methods, clippy::print_stderr, reason = "the number of subsets")]
 fn random_subsets_leave_what_git_apply_leaves() {
     let subsets = std::env::var(SUBSETS_VARIABLE).map_or(SUBSETS, |count| count.parse().unwrap());
-    let mut compared = 0;
-    for begin in (0..subsets).step_by(PER_WORKSPACE) {
-        let mut round = Round::new();
-        for seed in begin..subsets.min(begin + PER_WORKSPACE) {
-            let mut random = Random::new(seed);
-            let Some(id) = round.hold(&mut random) else { continue };
-            round.subset(&id, &mut random);
-            for path in FILES {
-                let of = |place: &Place| fs::read(place.workspace().join(path)).ok();
-                assert_eq!(of(&round.place), of(&round.peer), "seed {seed}: {path}");
-            }
-            round.close(&id);
-            compared += 1;
+    let (next, compared) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || loop {
+        let begin = next.fetch_add(PER_WORKSPACE, Ordering::Relaxed);
+        if begin >= subsets {
+            return;
         }
-        round.session.close();
-    }
-    eprintln!("{compared} of {subsets} random subsets left what git apply leaves");
+        let count = compare(begin..subsets.min(begin + PER_WORKSPACE));
+        let so_far = compared.fetch_add(count, Ordering::Relaxed) + count;
+        eprintln!("{so_far} random subsets have left what git apply leaves");
+    };
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let compared = compared.into_inner();
     assert!(compared * 10 >= subsets * 9, "{compared}");
+}
+
+/// Compares the subsets of these seeds. Returns how many of them have changed anything.
+fn compare(seeds: Range<usize>) -> usize {
+    let (mut round, mut compared) = (Round::new(), 0);
+    for seed in seeds {
+        let mut random = Random::new(seed);
+        let Some(id) = round.hold(&mut random) else { continue };
+        round.subset(&id, &mut random);
+        for path in FILES {
+            let of = |place: &Place| fs::read(place.workspace().join(path)).ok();
+            assert_eq!(of(&round.place), of(&round.peer), "seed {seed}: {path}");
+        }
+        round.close(&id);
+        compared += 1;
+    }
+    round.session.close();
+    compared
 }
 
 /// Few different lines, so that a hunk fits in several places.

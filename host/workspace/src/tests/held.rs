@@ -771,6 +771,7 @@ fn a_mark_lasts_as_long_as_what_was_seen() {
     held(&workspace, "s", |tree| {
         write(tree, "a", &lines(40, &[(5, "new"), (35, "new")]));
         write(tree, "b", "b");
+        tree.create_directory("sub", &Quota::unlimited()).unwrap();
         write(tree, "sub/c", "c");
     });
     let reviews = Reviews::new(open(root.path()));

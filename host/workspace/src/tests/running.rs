@@ -1,5 +1,7 @@
 //! Calls under way that other processes see and cancel, and files that no process of this user wrote.
 
+use jiff::Timestamp;
+
 use super::*;
 use crate::layout::CALLS;
 use crate::running::{CallProgress, RunningCall};
