@@ -12,7 +12,7 @@ use url::Url;
 use uuid::Uuid;
 
 use super::text;
-use cofferdam_core::envelope::{Kind, Part, Parts};
+use cofferdam_core::envelope::{Media, MediaKind, Parts};
 use cofferdam_engine::call::{SecretRead, Session};
 use cofferdam_workspace::{KeptOutput, Workspace};
 
@@ -358,10 +358,10 @@ fn refers_elsewhere(schema: &Value) -> bool {
 
 /// Adds content that is not JSON, each in the block that clients have for it.
 fn add_parts(result: &mut CallToolResult, Parts { parts, left_out }: Parts) {
-    let block = |(index, Part { mime_type, data }): (usize, Part), kind: Kind| match kind {
-        Kind::Image => ContentBlock::image(data, mime_type),
-        Kind::Audio => ContentBlock::audio(data, mime_type),
-        Kind::Other => {
+    let block = |(index, Media { mime_type, data }): (usize, Media), kind: MediaKind| match kind {
+        MediaKind::Image => ContentBlock::image(data, mime_type),
+        MediaKind::Audio => ContentBlock::audio(data, mime_type),
+        MediaKind::Other => {
             let contents = ResourceContents::blob(data, format!("{PART_ADDRESS}{}", index + 1));
             ContentBlock::resource(contents.with_mime_type(mime_type))
         }
@@ -475,7 +475,7 @@ mod tests {
         let results = Results::default();
         let answer = json!({"path": "a.png", "image": {"mime_type": "image/png", "width": 1}});
         let data = "iVBO".repeat(10_000);
-        let part = |mime_type: &str| Part { mime_type: mime_type.to_owned(), data: data.clone() };
+        let part = |mime_type: &str| Media { mime_type: mime_type.to_owned(), data: data.clone() };
         let image = || Parts { parts: vec![part("image/png")], left_out: 0 };
         let block = json!({"type": "image", "data": data, "mimeType": "image/png"});
         let result = results.result(call(None, 1000), answer.clone(), image());

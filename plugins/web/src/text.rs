@@ -84,7 +84,7 @@ fn charset(text: &str) -> Option<&'static Encoding> {
     let (_, label) = text.split_once("charset=")?;
     let label = label.trim_start_matches(['"', '\'', ' ']);
     let end = label.find(|c: char| !c.is_ascii_alphanumeric() && !"-_.:".contains(c));
-    Encoding::for_label(label[..end.unwrap_or(label.len())].as_bytes())
+    Encoding::for_label(&label.as_bytes()[..end.unwrap_or(label.len())])
 }
 
 /// The article of a page; `None` if it has none.

@@ -22,7 +22,7 @@ const IMAGES: [&str; 4] = ["image/gif", "image/jpeg", "image/png", "image/webp"]
 
 /// What a client can do with content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MediaKind {
     /// Show it.
     Image,
     /// Play it.
@@ -33,7 +33,7 @@ pub enum Kind {
 
 /// Content of an answer that is not JSON.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct Media {
     /// The media type, such as `image/png`.
     pub mime_type: String,
     /// The bytes in base64.
@@ -44,18 +44,18 @@ pub struct Part {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// Those that fit.
-    pub parts: Vec<Part>,
+    pub parts: Vec<Media>,
     /// How many were left out, since there were too many or they were too large.
     pub left_out: usize,
 }
 
-impl Part {
+impl Media {
     /// What a client can do with it.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MediaKind {
         match self.mime_type.as_str() {
-            image if IMAGES.contains(&image) => Kind::Image,
-            audio if audio.starts_with("audio/") => Kind::Audio,
-            _ => Kind::Other,
+            image if IMAGES.contains(&image) => MediaKind::Image,
+            audio if audio.starts_with("audio/") => MediaKind::Audio,
+            _ => MediaKind::Other,
         }
     }
 }
@@ -109,9 +109,9 @@ impl Parts {
         }
         let mime_type = mime_type.to_ascii_lowercase();
         let Some(Value::String(data)) = fields.shift_remove("data") else { return };
-        let size: usize = self.parts.iter().map(|part| part.data.len()).sum();
+        let size: usize = self.parts.iter().map(|media| media.data.len()).sum();
         if self.parts.len() < MAX_PARTS && size + data.len() <= MAX_BYTES {
-            self.parts.push(Part { mime_type, data });
+            self.parts.push(Media { mime_type, data });
         } else {
             self.left_out += 1;
         }
@@ -141,8 +141,8 @@ mod tests {
 
     use super::*;
 
-    fn part(mime_type: &str, data: &str) -> Part {
-        Part { mime_type: mime_type.to_owned(), data: data.to_owned() }
+    fn media(mime_type: &str, data: &str) -> Media {
+        Media { mime_type: mime_type.to_owned(), data: data.to_owned() }
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
             ),
         ] {
             let taken = take_parts(&schema, &mut answer);
-            assert_eq!(taken.parts, [part("image/png", "iVBO+A=="), part("audio/wav", "UklG")]);
+            assert_eq!(taken.parts, [media("image/png", "iVBO+A=="), media("audio/wav", "UklG")]);
             assert_eq!((&answer, taken.left_out), (&left, 0));
             assert_eq!(take_parts(&schema, &mut answer), Parts::default());
         }
@@ -173,10 +173,10 @@ mod tests {
         let taken = take_parts(&marked, &mut whole);
         assert_eq!(
             (taken.parts[0].kind(), whole),
-            (Kind::Audio, json!({"mime-type": "audio/WAV"}))
+            (MediaKind::Audio, json!({"mime-type": "audio/WAV"}))
         );
-        assert_eq!(part("image/png", "").kind(), Kind::Image);
-        assert_eq!(part("image/svg+xml", "").kind(), Kind::Other);
+        assert_eq!(media("image/png", "").kind(), MediaKind::Image);
+        assert_eq!(media("image/svg+xml", "").kind(), MediaKind::Other);
     }
 
     #[test]

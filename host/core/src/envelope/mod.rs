@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use content::{KEPT, Kind, Part, Parts, drop_parts, take_parts};
+pub use content::{KEPT, Media, MediaKind, Parts, drop_parts, take_parts};
 pub use json::MAX_VALUES;
 pub use json::parse;
 pub use json::{count, parse_answer, parse_counted, size};
