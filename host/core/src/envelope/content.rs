@@ -136,7 +136,6 @@ fn is_base64(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
     use serde_json::json;
 
     use super::*;
