@@ -49,3 +49,4 @@ mod tools;
 mod transactions;
 mod typed;
 mod user;
+mod workspaces;
