@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::{Component, Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,13 +85,26 @@ impl Address {
         }
         if text.starts_with("file:") {
             let path = Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
-            return path.map(Self::Directory).ok_or_else(|| error("it has the form file:///PATH"));
+            let path = path.ok_or_else(|| error("it has the form file:///PATH"))?;
+            return resolved(&path).map(Self::Directory).map_err(error);
         }
         if text.contains("://") {
             return Err(error("there are paths, file:///PATH and s3://BUCKET/PREFIX"));
         }
-        Ok(Self::Directory(current.join(text)))
+        resolved(&current.join(text)).map(Self::Directory).map_err(error)
     }
+}
+
+/// Returns the path without links and `..`, of which the end may not exist yet.
+#[expect(clippy::disallowed_methods, reason = "nothing is opened")]
+fn resolved(path: &FilePath) -> Result<PathBuf, &'static str> {
+    let existing = path.ancestors().find_map(|above| Some((above.canonicalize().ok()?, above)));
+    let (real, above) = existing.ok_or("no directory above it exists")?;
+    let rest = path.strip_prefix(above).unwrap_or(FilePath::new(""));
+    if rest.components().any(|part| part == Component::ParentDir) {
+        return Err("there is a '..' after a directory that does not exist");
+    }
+    Ok(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
 }
 
 impl fmt::Display for Address {
@@ -364,21 +377,29 @@ fn commit_path(number: u64) -> Path {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
+    #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     #[test]
     fn addresses_are_parsed_or_refused() {
-        let parse = |text: &str| Address::parse(text, FilePath::new("/here"));
-        let directory = |path: &str| Address::Directory(path.into());
+        let place = tempfile::tempdir().unwrap();
+        let here = place.path().canonicalize().unwrap();
+        std::fs::create_dir(here.join("sub")).unwrap();
+        std::os::unix::fs::symlink("sub", here.join("link")).unwrap();
+        let parse = |text: &str| Address::parse(text, &here);
+        let directory = |path: &str| Address::Directory(here.join(path));
         let s3 = |bucket: &str, prefix: &str| Address::S3 {
             bucket: bucket.to_owned(),
             prefix: prefix.to_owned(),
         };
         for (text, address) in [
-            ("/srv/store", directory("/srv/store")),
-            ("store", directory("/here/store")),
-            ("file:///srv/a%20b", directory("/srv/a b")),
+            ("/srv/store", Address::Directory("/srv/store".into())),
+            ("store", directory("store")),
+            ("./new/store", directory("new/store")),
+            ("sub/../store", directory("store")),
+            ("link/store", directory("sub/store")),
+            ("link", directory("sub")),
+            ("file:///srv/a%20b", Address::Directory("/srv/a b".into())),
             ("s3://bucket", s3("bucket", "")),
             ("s3://bucket/", s3("bucket", "")),
             ("s3://bucket/a/b/", s3("bucket", "a/b")),
@@ -396,6 +417,7 @@ mod tests {
             "s3://b/../c",
             "file://host/x",
             "https://example.org",
+            "new/../store",
             &long,
         ] {
             parse(wrong).unwrap_err();
