@@ -83,7 +83,7 @@ fn subcommands(place: &Place, command: &[&str]) -> Vec<String> {
 }
 
 /// All commands and subcommands.
-const COMMANDS: [&str; 66] = [
+const COMMANDS: [&str; 71] = [
     "",
     "backend",
     "backend compare",
@@ -150,6 +150,11 @@ const COMMANDS: [&str; 66] = [
     "tools",
     "undo",
     "validate",
+    "workspace",
+    "workspace clone",
+    "workspace log",
+    "workspace pull",
+    "workspace push",
 ];
 
 #[test]

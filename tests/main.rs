@@ -50,3 +50,4 @@ mod transactions;
 mod typed;
 mod user;
 mod wasi03;
+mod workspaces;

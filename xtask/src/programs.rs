@@ -65,8 +65,14 @@ const VERSION_QUERIES: &[(&str, &[&str])] = &[
 ];
 
 /// The lock files of the clients, which are next to scripts of the tests.
-const CLIENT_LOCKS: [&str; 5] =
-    ["python.txt", "langchain.txt", "packages.txt", "package.json", "package-lock.json"];
+const CLIENT_LOCKS: [&str; 6] = [
+    "python.txt",
+    "langchain.txt",
+    "packages.txt",
+    "store.txt",
+    "package.json",
+    "package-lock.json",
+];
 
 /// The lock files of npm.
 const NPM_LOCKS: [&str; 2] = ["package.json", "package-lock.json"];
@@ -157,9 +163,10 @@ fn browser_directory(project: &Project) -> PathBuf {
 }
 
 /// The directories of the clients: MCP's for Python with Node.js, LangChain's (which needs another
-/// version of MCP's client), validators of packages, JavaScript's.
-fn clients_directories(project: &Project) -> [PathBuf; 4] {
-    ["python", "langchain", "packages", "npm"].map(|name| project.target.join("clients").join(name))
+/// version of MCP's client), validators of packages, a server of S3's protocol, JavaScript's.
+fn clients_directories(project: &Project) -> [PathBuf; 5] {
+    ["python", "langchain", "packages", "store", "npm"]
+        .map(|name| project.target.join("clients").join(name))
 }
 
 /// Runs `install`, which fills the directory `into`, unless it ran before with the same inputs.

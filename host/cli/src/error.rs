@@ -9,6 +9,7 @@ use crate::install::InstallError;
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::OpenError;
 use cofferdam_engine::review::DecideError;
+use cofferdam_fleet::FleetError;
 use cofferdam_plugin::distribution::FetchError;
 use cofferdam_plugin::registry::RegistryError;
 use cofferdam_plugin::store::StoreError;
@@ -130,6 +131,28 @@ impl From<DecideError> for CliError {
             DecideError::Begin(error) => Self::host(error),
             DecideError::Review(error) => error.into(),
             DecideError::History(error) => error.into(),
+        }
+    }
+}
+
+impl From<FleetError> for CliError {
+    fn from(error: FleetError) -> Self {
+        match error {
+            FleetError::Address { .. }
+            | FleetError::NoStore
+            | FleetError::OtherStore { .. }
+            | FleetError::Empty(_)
+            | FleetError::NotEmpty(_)
+            | FleetError::Unsupported { .. } => Self::usage(error),
+            FleetError::Begin(_)
+            | FleetError::Io(_)
+            | FleetError::Commit(
+                CommitError::Io { .. }
+                | CommitError::TooLarge { .. }
+                | CommitError::TooMuchHeld(_)
+                | CommitError::Unfinished { .. },
+            ) => Self::host(error),
+            _ => Self::call(error),
         }
     }
 }

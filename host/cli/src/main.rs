@@ -41,6 +41,7 @@ mod tokens;
 mod tools;
 mod undo;
 mod validate;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -114,6 +115,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Review(args) => review::execute(global, args, output),
         Command::Console(args) => console::execute(global, args, output),
         Command::Undo(args) => undo::execute(global, args, output),
+        Command::Workspace(args) => workspace::execute(global, &args.command, output),
         Command::Cache(args) => cache::execute(&args.command, output),
         Command::Doctor(_) => doctor::execute(global, output),
         Command::Schema(args) => generate::schema(args, output),

@@ -28,7 +28,7 @@ use cofferdam_engine::call::Observer;
 use cofferdam_engine::host::{Config, Helper, Host, RunOptions};
 use cofferdam_engine::telemetry;
 use cofferdam_plugin::distribution::Distribution;
-use cofferdam_plugin::http::Proxies;
+use cofferdam_plugin::http::{Client, Proxies};
 use cofferdam_plugin::lock;
 use cofferdam_plugin::store::{Pinned, Store};
 use cofferdam_workspace::bounded_text;
@@ -314,10 +314,19 @@ pub fn distribution() -> Result<Distribution, CliError> {
         Some(directories) => config::registries(&directories.settings)?,
         None => BTreeMap::new(),
     };
-    let proxies = Proxies::from_variables(|name| env::var(name).ok())
-        .map_err(|error| CliError::usage(error.to_string()))?;
-    let distribution = Distribution::new(path("SSL_CERT_FILE"), docker).through(proxies);
+    let distribution = Distribution::new(path("SSL_CERT_FILE"), docker).through(proxies()?);
     Ok(distribution.with_registries(registries))
+}
+
+/// The client that sends other requests of the user.
+pub fn client() -> Result<Client, CliError> {
+    let ca_file = env::var_os("SSL_CERT_FILE").filter(|value| !value.is_empty());
+    Ok(Client::new(ca_file.map(PathBuf::from)).through(proxies()?))
+}
+
+fn proxies() -> Result<Proxies, CliError> {
+    Proxies::from_variables(|name| env::var(name).ok())
+        .map_err(|error| CliError::usage(error.to_string()))
 }
 
 /// The host's configuration for a workspace, with the plugins that the options name.

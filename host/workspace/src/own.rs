@@ -38,6 +38,9 @@ pub const SET_ASIDE: &str = "set-aside";
 /// The domain of the tag in the mark.
 const MARK_DOMAIN: &str = "owner";
 
+/// The domain of the tags of files that other crates keep.
+const SEALED_DOMAIN: &str = "sealed-file";
+
 /// The length of the directory's random id, in bytes.
 const ID_BYTES: usize = 16;
 
@@ -164,6 +167,31 @@ impl Own {
         let open = || disk::open(self, name, OFlags::RDWR | OFlags::APPEND);
         let create = || disk::create(self, name).map(drop);
         regular(open_or_replace(self.as_fd(), name, open, create)?.into())
+    }
+
+    /// Reads a file that [`Own::write_sealed`] wrote. Returns `None` if it does not exist, is not
+    /// authentic or is longer than `most` bytes.
+    ///
+    /// # Errors
+    /// A file that is not regular or can't be read.
+    pub fn read_sealed(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some(file) = self.open_file(name)? else { return Ok(None) };
+        self.content(file, (SEALED_DOMAIN, name), most)
+    }
+
+    /// Writes a file with a tag that authenticates it, atomically and durably. The caller makes sure
+    /// that no other process writes it meanwhile.
+    ///
+    /// # Errors
+    /// A workspace that can't be written.
+    pub fn write_sealed(&self, name: &str, mut content: Vec<u8>) -> io::Result<()> {
+        let temporary = format!("{name}.new");
+        self.key.append(SEALED_DOMAIN, name, &mut content);
+        disk::remove(self, &temporary, AtFlags::empty())?;
+        let mut file = disk::create(self, &temporary)?;
+        file.write_all(&content)?;
+        disk::sync(&file)?;
+        disk::rename(self, &temporary, self, name)
     }
 
     /// Whether this is the directory that `stat` describes.

@@ -50,7 +50,7 @@ pub fn python(project: &Project, base: &Python, programs: &mut Programs) -> Resu
 /// # Errors
 /// For the reasons of [`python`] and [`npm`].
 pub fn clients(project: &Project, base: &Python) -> Result<()> {
-    let [python, langchain, packages, npm] = &clients_directories(project);
+    let [python, langchain, packages, store, npm] = &clients_directories(project);
     let locks = &client_locks(project);
     let install = |name: &str, into: &Path, what: &str| {
         let lock = locks.join(format!("{name}.txt"));
@@ -61,6 +61,7 @@ pub fn clients(project: &Project, base: &Python) -> Result<()> {
             scope.spawn(|| install("python", python, "MCP's client, frameworks, Node.js")),
             scope.spawn(|| install("langchain", langchain, "LangChain's MCP client")),
             scope.spawn(|| install("packages", packages, "validators of packages")),
+            scope.spawn(|| install("store", store, "a server of S3's protocol")),
             scope.spawn(|| {
                 modules(
                     project,

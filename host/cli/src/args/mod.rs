@@ -16,6 +16,7 @@ mod role;
 mod run;
 mod serve;
 mod tools;
+mod workspace;
 
 use std::path::{Path, PathBuf};
 
@@ -39,6 +40,7 @@ pub use role::{RoleArgs, RoleCommand};
 pub use run::{Call, Holding, Narrowed, Run, Script, Validate};
 pub use serve::{Client, McpCommand, McpConfig, Serve};
 pub use tools::{ToolFormat, Tools};
+pub use workspace::{Push, WorkspaceArgs, WorkspaceCommand};
 
 /// Run the tools of coding agents as sandboxed WebAssembly plugins
 ///
@@ -303,6 +305,12 @@ Examples:
   cofferdam review show 019a6f2c --format text
   cofferdam review interactive 019a6f2c")]
     Review(Review),
+    /// Keep the workspace in a store: back it up, hand it over, share it
+    ///
+    /// A store is a local directory, or a bucket that speaks S3's protocol. It needs no server of
+    /// Cofferdam's. For S3, the environment has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION;
+    /// AWS_ENDPOINT for other servers than Amazon's.
+    Workspace(WorkspaceArgs),
     /// Supervise agents on a local web page
     ///
     /// Shows held changes, questions of calls, calls under way, history, journal, permissions and figures.
@@ -358,6 +366,7 @@ impl Command {
         !matches!(
             self,
             Self::Mcp { .. }
+                | Self::Workspace(WorkspaceArgs { command: WorkspaceCommand::Clone { .. }, .. })
                 | Self::Contract(_)
                 | Self::Cache(_)
                 | Self::Schema(_)
@@ -387,6 +396,7 @@ impl Command {
             | Self::Log(Log { printed, .. })
             | Self::Undo(Undo { printed, .. })
             | Self::Review(Review { printed, .. })
+            | Self::Workspace(WorkspaceArgs { printed, .. })
             | Self::Cache(Cache { printed, .. })
             | Self::Doctor(printed)
             | Self::Health(printed) => printed.format,

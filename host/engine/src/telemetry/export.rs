@@ -215,6 +215,7 @@ impl HttpClient for Sender {
             headers: headers.iter().cloned().chain(own).collect(),
             body,
             named: true,
+            follows: true,
         };
         let origin = &address.origin;
         let answer = timeout(*limit, self.link.client.send(request, MAX_RESPONSE_BYTES)).await;

@@ -48,6 +48,8 @@ pub struct Request {
     pub body: Bytes,
     /// Whether the user named its origin, so that it may have a private address.
     pub named: bool,
+    /// Whether redirects are followed, of a `GET`.
+    pub follows: bool,
 }
 
 /// An HTTP response of any status.
@@ -92,7 +94,14 @@ impl Request {
 
     /// Creates a request without headers or a body, to an origin that the user named.
     pub fn new(method: Method, address: Address) -> Self {
-        Self { method, address, headers: Vec::new(), body: Bytes::new(), named: true }
+        Self {
+            method,
+            address,
+            headers: Vec::new(),
+            body: Bytes::new(),
+            named: true,
+            follows: true,
+        }
     }
 
     /// Adds a header to the request.
@@ -145,7 +154,8 @@ impl Client {
             let answer = timeout(REQUEST_TIMEOUT, self.send_once(&request, most, reach));
             let answer =
                 answer.await.map_err(|_| ClientError::TooSlow(request.address.clone()))??;
-            let goes_on = request.method == Method::GET
+            let goes_on = request.follows
+                && request.method == Method::GET
                 && matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308);
             let Some(to) = answer.header(header::LOCATION).filter(|_| goes_on) else {
                 return Ok(answer);
@@ -184,7 +194,7 @@ impl Client {
         most: u64,
         reach: Reach,
     ) -> Result<Answer, ClientError> {
-        let Request { method, address, headers, body, named: _ } = request;
+        let Request { method, address, headers, body, named: _, follows: _ } = request;
         let origin = &address.origin;
         let broken =
             |error: &dyn fmt::Display| ClientError::Unreachable(format!("{origin}: {error}"));

@@ -13,7 +13,7 @@ use ignore::{DirEntry, WalkBuilder, WalkState};
 use rustix::fs::FileType;
 
 use super::merged::{Problem, Walk};
-use super::rules::{MAX_ALTERNATIVES, MAX_FILES, Rules, nests_too_deeply};
+use super::rules::{MAX_FILES, Rules};
 use super::tree::Found;
 use crate::call::Control;
 use crate::capability::bindings::cofferdam::host::scan::{Error, Query};
@@ -22,6 +22,7 @@ use crate::capability::files::{Access, FileState, PathAt};
 use cofferdam_core::outcome::{NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::is_own;
 use cofferdam_workspace::Workspace;
+use cofferdam_workspace::ignore_files::{MAX_ALTERNATIVES, nests_too_deeply};
 
 /// The maximum length of a glob, in bytes.
 const MAX_GLOB_BYTES: usize = 4096;

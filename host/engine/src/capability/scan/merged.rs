@@ -2,25 +2,21 @@
 //! only walk the disk: globs, then ignore files from the deepest directory up, then types, then
 //! hidden files.
 
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::overrides::Override;
 use ignore::types::Types;
 use rustix::fs::FileType;
 
-use super::rules::{self, IGNORE_FILES, MAX_FILES};
+use super::rules::MAX_FILES;
 use crate::call::Control;
 use crate::capability::bindings::cofferdam::host::scan::Query;
 use crate::capability::files::FileState;
 use cofferdam_core::policy::is_own;
+use cofferdam_workspace::ignore_files::IgnoreRules;
 use cofferdam_workspace::path::join;
 use cofferdam_workspace::{Listed, Overlay};
-
-/// A repository's local ignore rules, relative to its top.
-const EXCLUDE_FILE: &str = ".git/info/exclude";
 
 /// A walk and what it found so far.
 pub(super) struct Walk<'a> {
@@ -31,9 +27,7 @@ pub(super) struct Walk<'a> {
     follow: bool,
     globs: &'a Override,
     types: &'a Types,
-    /// The rules of the current directory and its parents, the deepest last. Each has one entry for
-    /// each name in [`IGNORE_FILES`], and one for the exclude file of its repository.
-    rules: Vec<Vec<Gitignore>>,
+    rules: IgnoreRules,
     found: Vec<PathBuf>,
 }
 
@@ -56,7 +50,7 @@ impl<'a> Walk<'a> {
         follow: bool,
         (globs, types): &'a (Override, Types),
     ) -> Self {
-        let (rules, found) = (Vec::new(), Vec::new());
+        let (rules, found) = (IgnoreRules::new(files.workspace().path().to_owned()), Vec::new());
         let tree = files.tree();
         Self { files, tree, control, query, follow, globs, types, rules, found }
     }
@@ -91,7 +85,7 @@ impl<'a> Walk<'a> {
             }
             let Some(Listed { name, kind, .. }) = entries.next() else {
                 open.pop();
-                self.rules.pop();
+                self.rules.leave();
                 continue;
             };
             // A staged name is always UTF-8, and one that is not can't be opened here.
@@ -151,7 +145,7 @@ impl<'a> Walk<'a> {
             Match::None => {}
             decided => return decided.is_ignore(),
         }
-        let ignored = self.ignored(&full, is_directory);
+        let ignored = self.rules.decision(path, is_directory);
         if ignored == Some(true) {
             return true;
         }
@@ -164,49 +158,12 @@ impl<'a> Walk<'a> {
         !is_wanted && !self.query.hidden && name.starts_with('.')
     }
 
-    /// The decision of the ignore files. The first kind with a decision takes precedence, and
-    /// within a kind the deepest directory.
-    fn ignored(&self, full: &Path, is_directory: bool) -> Option<bool> {
-        (0..=IGNORE_FILES.len()).find_map(|kind| {
-            self.rules.iter().rev().filter_map(|rules| rules.get(kind)).find_map(
-                |rules| match rules.matched(full, is_directory) {
-                    Match::None => None,
-                    decided => Some(decided.is_ignore()),
-                },
-            )
-        })
-    }
-
     /// Reads the rules of a directory.
     fn enter(&mut self, path: &str, place: &str) -> Result<(), Problem> {
         if !self.query.ignore_files {
-            self.rules.push(Vec::new());
+            self.rules.enter_without();
             return Ok(());
         }
-        let full = self.files.workspace().path().join(path);
-        let names = IGNORE_FILES.iter().rev().chain([&EXCLUDE_FILE]);
-        let rules = names.map(|name| self.read(&full, &join(place, name)));
-        let rules = rules.collect::<Result<_, _>>()?;
-        self.rules.push(rules);
-        Ok(())
-    }
-
-    fn read(&self, directory: &Path, file: &str) -> Result<Gitignore, Problem> {
-        let Ok((opened, stat)) = self.tree.open_read(file) else { return Ok(Gitignore::empty()) };
-        let wrong = |what: &str| Err(Problem(format!("{file} {what}")));
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return wrong(rules::NOT_A_FILE);
-        }
-        let mut text = Vec::new();
-        let read = opened.take(rules::MAX_FILE_BYTES + 1).read_to_end(&mut text);
-        if read.is_err() || rules::is_unusable(&text) {
-            return wrong(rules::TOO_COMPLEX);
-        }
-        let mut builder = GitignoreBuilder::new(directory);
-        for line in String::from_utf8_lossy(&text).lines() {
-            // As in git, a line that is not a glob has no effect.
-            let _ = builder.add_line(None, line);
-        }
-        Ok(builder.build().unwrap_or_else(|_| Gitignore::empty()))
+        self.rules.enter(self.tree, path, place).map_err(Problem)
     }
 }

@@ -9,24 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ignore::DirEntry;
 
 use cofferdam_workspace::Workspace;
+use cofferdam_workspace::ignore_files::{
+    IGNORE_FILES, MAX_IGNORE_FILE_BYTES, NOT_A_FILE, TOO_COMPLEX, is_unusable,
+};
 
 /// The maximum number of files of a listing: about 200 MB of paths.
 pub(super) const MAX_FILES: usize = 1_000_000;
-
-/// The maximum number of alternatives in braces of a glob: nested ones use stack.
-pub(super) const MAX_ALTERNATIVES: usize = 200;
-
-/// The names of ignore files; a later one takes precedence.
-pub(super) const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".rgignore"];
-
-/// The maximum size of an ignore file, in bytes.
-pub(super) const MAX_FILE_BYTES: u64 = 4 << 20;
-
-/// The error message for an ignore file that is not a regular file.
-pub(super) const NOT_A_FILE: &str = "is no regular file; remove it, or scan without ignore files";
-
-/// The error message for an ignore file that can't be compiled.
-pub(super) const TOO_COMPLEX: &str = "is too large, or nests too deeply; scan without ignore files";
 
 /// The maximum size of an ignore file that can't nest too deeply, in bytes.
 const HARMLESS_BYTES: u64 = 512;
@@ -89,17 +77,7 @@ impl Rules {
             return wrong(NOT_A_FILE);
         }
         let mut text = Vec::new();
-        let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text);
+        let read = file.take(MAX_IGNORE_FILE_BYTES + 1).read_to_end(&mut text);
         if read.is_err() || is_unusable(&text) { wrong(TOO_COMPLEX) } else { None }
     }
-}
-
-/// Whether compiling a glob could exceed the stack.
-pub(super) fn nests_too_deeply(glob: &[u8]) -> bool {
-    glob.iter().filter(|byte| **byte == b'{').count() > MAX_ALTERNATIVES
-}
-
-/// Whether an ignore file is too large or contains a glob that nests too deeply.
-pub(super) fn is_unusable(text: &[u8]) -> bool {
-    text.len() as u64 > MAX_FILE_BYTES || text.split(|byte| *byte == b'\n').any(nests_too_deeply)
 }

@@ -1,0 +1,426 @@
+//! An object store: a local directory, or a bucket that speaks S3's protocol.
+//!
+//! | object | content |
+//! |---|---|
+//! | `cofferdam-store.json` | the [`Marker`], created once |
+//! | `objects/sha256/ab/cdef...` | a part of a file, or a directory, named by its digest |
+//! | `commits/00000000000000000001` | a [`StoredCommit`], created once |
+
+use std::fmt;
+use std::io;
+use std::path::{Component, Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use cofferdam_plugin::digest::Digest;
+use cofferdam_plugin::http::Client;
+use cofferdam_text::shorten;
+use futures_util::StreamExt as _;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use object_store::{
+    Error, GetOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
+};
+use rustix::fs::OFlags;
+use url::Url;
+
+use crate::commit::{MAX_COMMIT_BYTES, MAX_MARKER_BYTES, Marker, StoredCommit};
+use crate::error::FleetError;
+
+/// The longest address of a store, in bytes.
+const MAX_ADDRESS_BYTES: usize = 4 << 10;
+
+/// How often a request is repeated that failed, and for how long.
+const MAX_RETRIES: usize = 5;
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The name of the marker.
+const MARKER: &str = "cofferdam-store.json";
+
+/// The address of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// The absolute path of a directory.
+    Directory(PathBuf),
+    /// A bucket, and the prefix of all names in it; empty for none.
+    S3 {
+        /// The name of the bucket.
+        bucket: String,
+        /// The prefix, without slashes at its ends.
+        prefix: String,
+    },
+}
+
+/// What the user's requests to a store take.
+pub struct Access {
+    /// Environment variables. Those that begin with `AWS_` configure S3.
+    pub variables: Vec<(String, String)>,
+    /// The client that sends requests.
+    pub client: Arc<Client>,
+}
+
+impl Address {
+    /// Parses an address: `s3://BUCKET/PREFIX`, `file:///PATH` or a path, which is relative to `current`.
+    ///
+    /// # Errors
+    /// [`FleetError::Address`].
+    pub fn parse(text: &str, current: &FilePath) -> Result<Self, FleetError> {
+        let error =
+            |why: &str| FleetError::Address { text: shorten(text, 120), why: why.to_owned() };
+        if text.is_empty() || text.len() > MAX_ADDRESS_BYTES || text.chars().any(char::is_control) {
+            return Err(error("it is empty, too long, or has control characters"));
+        }
+        if let Some(rest) = text.strip_prefix("s3://") {
+            let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+            let is_bucket = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+            if bucket.is_empty() || !bucket.bytes().all(is_bucket) {
+                return Err(error("it has the form s3://BUCKET or s3://BUCKET/PREFIX"));
+            }
+            let prefix = Path::parse(prefix.trim_matches('/'))
+                .map_err(|_| error("the prefix after the bucket is no path"))?;
+            return Ok(Self::S3 { bucket: bucket.to_owned(), prefix: prefix.to_string() });
+        }
+        if text.starts_with("file:") {
+            let path = Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
+            let path = path.ok_or_else(|| error("it has the form file:///PATH"))?;
+            return resolved(&path).map(Self::Directory).map_err(error);
+        }
+        if text.contains("://") {
+            return Err(error("there are paths, file:///PATH and s3://BUCKET/PREFIX"));
+        }
+        resolved(&current.join(text)).map(Self::Directory).map_err(error)
+    }
+}
+
+/// Returns the path without links and `..`, of which the end may not exist yet.
+#[expect(clippy::disallowed_methods, reason = "nothing is opened")]
+fn resolved(path: &FilePath) -> Result<PathBuf, &'static str> {
+    let existing = path.ancestors().find_map(|above| Some((above.canonicalize().ok()?, above)));
+    let (real, above) = existing.ok_or("no directory above it exists")?;
+    let rest = path.strip_prefix(above).unwrap_or(FilePath::new(""));
+    if rest.components().any(|part| part == Component::ParentDir) {
+        return Err("there is a '..' after a directory that does not exist");
+    }
+    Ok(if rest.as_os_str().is_empty() { real } else { real.join(rest) })
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(path) => write!(f, "{}", path.display()),
+            Self::S3 { bucket, prefix } if prefix.is_empty() => write!(f, "s3://{bucket}"),
+            Self::S3 { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
+        }
+    }
+}
+
+/// An open store.
+pub(crate) struct Store {
+    objects: Arc<dyn ObjectStore>,
+    /// The directory, if it is local.
+    directory: Option<PathBuf>,
+    name: String,
+}
+
+impl Store {
+    /// Opens a store. A directory is created if `create` is true.
+    ///
+    /// # Errors
+    /// [`FleetError::Empty`] for a directory that does not exist; [`FleetError::Store`] if the address or
+    /// a variable can't be used.
+    #[expect(clippy::disallowed_methods, reason = "the user names a directory")]
+    pub(crate) fn open(
+        address: &Address,
+        access: &Access,
+        create: bool,
+    ) -> Result<Self, FleetError> {
+        let name = address.to_string();
+        let path = match address {
+            Address::S3 { bucket, prefix } => {
+                let bucket = s3(bucket, access)?;
+                let prefix = Path::parse(prefix).map_err(Error::from)?;
+                let objects = Arc::new(PrefixStore::new(bucket, prefix));
+                return Ok(Self { objects, directory: None, name });
+            }
+            Address::Directory(path) => path,
+        };
+        if create {
+            std::fs::create_dir_all(path)?;
+        }
+        if !path.is_dir() {
+            return Err(FleetError::Empty(name));
+        }
+        let path = path.canonicalize()?;
+        let not_utf8 = || io::Error::new(io::ErrorKind::InvalidInput, "its path is not UTF-8");
+        let name = path.to_str().ok_or_else(not_utf8)?.to_owned();
+        let objects = Arc::new(LocalFileSystem::new_with_prefix(&path)?);
+        let directory = Some(path);
+        Ok(Self { objects, directory, name })
+    }
+
+    /// The address, as text.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the id of the store; `None` if nothing was pushed yet.
+    ///
+    /// # Errors
+    /// [`FleetError::Invalid`], [`FleetError::Store`].
+    pub(crate) async fn id(&self) -> Result<Option<String>, FleetError> {
+        let marker = self.get(&Path::from(MARKER), MAX_MARKER_BYTES).await?;
+        Ok(marker.map(|bytes| Marker::parse(&bytes)).transpose()?.map(|marker| marker.id))
+    }
+
+    /// Makes sure that commits can be created here: creates the marker if it is missing, and checks that
+    /// the store refuses to create it again. Returns the store's id.
+    ///
+    /// # Errors
+    /// [`FleetError::NoConditionalPut`]; as for [`Store::id`].
+    pub(crate) async fn prepare(&self) -> Result<String, FleetError> {
+        let place = Path::from(MARKER);
+        let mut marker = self.get(&place, MAX_MARKER_BYTES).await?;
+        if marker.is_none() {
+            let new = serde_json::to_vec(&Marker::new()).map_err(io::Error::from)?;
+            self.create(&place, new.into()).await?;
+            // Another process may have been first.
+            marker = self.get(&place, MAX_MARKER_BYTES).await?;
+        }
+        let missing = || FleetError::invalid("the marker", "it is gone again");
+        let bytes = marker.ok_or_else(missing)?;
+        let id = Marker::parse(&bytes)?.id;
+        if self.create(&place, bytes).await? {
+            return Err(FleetError::NoConditionalPut(self.name.clone()));
+        }
+        Ok(id)
+    }
+
+    /// Returns the object with this digest and size, which are compared with its content.
+    ///
+    /// # Errors
+    /// [`FleetError::MissingObject`], [`FleetError::WrongContent`], [`FleetError::Store`].
+    pub(crate) async fn object(&self, digest: Digest, size: u64) -> Result<Bytes, FleetError> {
+        let bytes = match self.get(&object_path(digest), size).await {
+            Err(FleetError::Invalid { .. }) => return Err(FleetError::WrongContent(digest)),
+            bytes => bytes?.ok_or(FleetError::MissingObject(digest))?,
+        };
+        let is_right =
+            move || (bytes.len() as u64 == size && Digest::of(&bytes) == digest).then_some(bytes);
+        let bytes = tokio::task::spawn_blocking(is_right).await.map_err(io::Error::from)?;
+        bytes.ok_or(FleetError::WrongContent(digest))
+    }
+
+    /// Whether there is an object with this digest and size.
+    ///
+    /// # Errors
+    /// [`FleetError::Store`].
+    pub(crate) async fn has(&self, digest: Digest, size: u64) -> Result<bool, FleetError> {
+        match self.objects.head(&object_path(digest)).await {
+            Ok(found) => Ok(found.size == size),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Stores an object. One with this digest is replaced: it was torn.
+    ///
+    /// # Errors
+    /// [`FleetError::Store`].
+    pub(crate) async fn put(&self, digest: Digest, bytes: Bytes) -> Result<(), FleetError> {
+        self.objects.put(&object_path(digest), bytes.into()).await?;
+        Ok(())
+    }
+
+    /// Returns a commit and the digest of its document; `None` if the number was not created yet.
+    ///
+    /// # Errors
+    /// [`FleetError::Invalid`], [`FleetError::Store`].
+    pub(crate) async fn commit(
+        &self,
+        number: u64,
+    ) -> Result<Option<(StoredCommit, Digest)>, FleetError> {
+        let Some(bytes) = self.get(&commit_path(number), MAX_COMMIT_BYTES).await? else {
+            return Ok(None);
+        };
+        Ok(Some((StoredCommit::parse(number, &bytes)?, Digest::of(&bytes))))
+    }
+
+    /// Creates a commit. Returns false if another host has created its number. Everything that was
+    /// stored before is on the disk first.
+    ///
+    /// # Errors
+    /// [`FleetError::Store`].
+    pub(crate) async fn create_commit(
+        &self,
+        commit: &StoredCommit,
+        bytes: Vec<u8>,
+    ) -> Result<bool, FleetError> {
+        self.sync()?;
+        let place = commit_path(commit.number);
+        let created = self.create(&place, bytes.into()).await;
+        let is_ours = match created {
+            Ok(true) => true,
+            // The first of several requests may have created it, and its answer was lost.
+            Ok(false) | Err(_) => match self.commit(commit.number).await {
+                Ok(Some((found, _))) if found.id == commit.id => true,
+                _ => created?,
+            },
+        };
+        self.sync()?;
+        Ok(is_ours)
+    }
+
+    /// Creates an object. Returns false if there is one already.
+    async fn create(&self, place: &Path, bytes: Bytes) -> Result<bool, FleetError> {
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.objects.put_opts(place, bytes.into(), options).await {
+            Ok(_) => Ok(true),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
+            Err(Error::NotImplemented { .. }) => {
+                Err(FleetError::NoConditionalPut(self.name.clone()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads an object of at most `most` bytes.
+    async fn get(&self, place: &Path, most: u64) -> Result<Option<Bytes>, FleetError> {
+        let too_large = || FleetError::invalid(place.to_string(), "it is larger than it may be");
+        if !self.is_readable(place)? {
+            return Ok(None);
+        }
+        let found = match self.objects.get_opts(place, GetOptions::default()).await {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            found => found?,
+        };
+        if found.meta.size > most {
+            return Err(too_large());
+        }
+        let mut bytes = BytesMut::new();
+        let mut stream = found.into_stream();
+        while let Some(piece) = stream.next().await {
+            bytes.extend_from_slice(&piece?);
+            if bytes.len() as u64 > most {
+                return Err(too_large());
+            }
+        }
+        Ok(Some(bytes.freeze()))
+    }
+
+    /// Returns false if a file of a local store does not exist. Opening a FIFO or a device could block.
+    #[expect(clippy::disallowed_methods, reason = "the user names a directory")]
+    fn is_readable(&self, place: &Path) -> Result<bool, FleetError> {
+        let Some(directory) = &self.directory else { return Ok(true) };
+        match directory.join(place.as_ref()).symlink_metadata() {
+            Ok(found) if found.is_file() => Ok(true),
+            Ok(_) => Err(FleetError::invalid(place.to_string(), "it is no regular file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until a local store is on the disk.
+    fn sync(&self) -> Result<(), FleetError> {
+        let Some(path) = &self.directory else { return Ok(()) };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, rustix::fs::Mode::empty());
+        let directory = directory.map_err(io::Error::from)?;
+        #[cfg(target_os = "linux")]
+        rustix::fs::syncfs(&directory).map_err(io::Error::from)?;
+        #[cfg(not(target_os = "linux"))]
+        rustix::fs::fsync(&directory).map_err(io::Error::from)?;
+        Ok(())
+    }
+}
+
+/// A bucket. Everything but the bucket is configured by the user's variables.
+fn s3(bucket: &str, access: &Access) -> Result<object_store::aws::AmazonS3, FleetError> {
+    let has = |name: &str| access.variables.iter().any(|(known, _)| known == name);
+    if !has("AWS_ACCESS_KEY_ID") && !has("AWS_SKIP_SIGNATURE") {
+        let why = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set in the environment";
+        return Err(FleetError::Store(why.to_owned()));
+    }
+    let mut builder = AmazonS3Builder::new();
+    for (name, value) in &access.variables {
+        let key = name.to_ascii_lowercase();
+        if name.starts_with("AWS_")
+            && let Ok(key) = key.parse::<AmazonS3ConfigKey>()
+        {
+            builder = builder.with_config(key, value);
+        }
+    }
+    let retry = RetryConfig {
+        max_retries: MAX_RETRIES,
+        retry_timeout: RETRY_TIMEOUT,
+        ..RetryConfig::default()
+    };
+    let builder = builder
+        .with_bucket_name(bucket)
+        // The client opens no unencrypted connection to another machine.
+        .with_allow_http(true)
+        .with_retry(retry)
+        .with_http_connector(crate::requests::Requests(Arc::clone(&access.client)));
+    Ok(builder.build()?)
+}
+
+fn object_path(digest: Digest) -> Path {
+    let hex = digest.hex();
+    Path::from(format!("objects/sha256/{}/{}", &hex[..2], &hex[2..]))
+}
+
+fn commit_path(number: u64) -> Path {
+    Path::from(format!("commits/{number:020}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn addresses_are_parsed_or_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let here = place.path().canonicalize().unwrap();
+        std::fs::create_dir(here.join("sub")).unwrap();
+        std::os::unix::fs::symlink("sub", here.join("link")).unwrap();
+        let parse = |text: &str| Address::parse(text, &here);
+        let directory = |path: &str| Address::Directory(here.join(path));
+        let s3 = |bucket: &str, prefix: &str| Address::S3 {
+            bucket: bucket.to_owned(),
+            prefix: prefix.to_owned(),
+        };
+        for (text, address) in [
+            ("/srv/store", Address::Directory("/srv/store".into())),
+            ("store", directory("store")),
+            ("./new/store", directory("new/store")),
+            ("sub/../store", directory("store")),
+            ("link/store", directory("sub/store")),
+            ("link", directory("sub")),
+            ("file:///srv/a%20b", Address::Directory("/srv/a b".into())),
+            ("s3://bucket", s3("bucket", "")),
+            ("s3://bucket/", s3("bucket", "")),
+            ("s3://bucket/a/b/", s3("bucket", "a/b")),
+        ] {
+            assert_eq!(parse(text).unwrap(), address, "{text}");
+        }
+        let long = "x".repeat(5000);
+        for wrong in [
+            "",
+            "a\nb",
+            "s3://",
+            "s3:///x",
+            "s3://a b",
+            "s3://b/a//c",
+            "s3://b/../c",
+            "file://host/x",
+            "https://example.org",
+            "new/../store",
+            &long,
+        ] {
+            parse(wrong).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! S3's protocol, with a small server that may lie.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use super::Scene;
+use crate::store::Address;
+use crate::{FleetError, PushOptions, Pushed, clone, push};
+use cofferdam_workspace::Secret;
+
+/// What a server does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behaviour {
+    Honest,
+    /// Replaces an object that is to be created only once.
+    Replaces,
+    /// Fails each request.
+    Fails,
+    /// Answers to the creation of a commit with an error, after it was created.
+    LosesAnswers,
+    /// Redirects each request to itself.
+    Redirects,
+}
+
+struct Server {
+    objects: Mutex<HashMap<String, Vec<u8>>>,
+    requests: Mutex<Vec<String>>,
+    behaviour: Behaviour,
+}
+
+/// Starts a server; returns it and its address.
+fn serve(behaviour: Behaviour) -> (Arc<Server>, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let server =
+        Arc::new(Server { objects: Mutex::default(), requests: Mutex::default(), behaviour });
+    let shared = Arc::clone(&server);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let server = Arc::clone(&shared);
+            // A client that goes away ends only its connection.
+            std::thread::spawn(move || drop(server.answer(stream)));
+        }
+    });
+    (server, address)
+}
+
+impl Server {
+    fn answer(&self, stream: TcpStream) -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            reader.read_line(&mut head)?;
+        }
+        let lower = head.to_lowercase();
+        let header = |name: &str| {
+            lower
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned))
+        };
+        let length = header("content-length").map_or(0, |length| length.parse().unwrap());
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        let mut words = head.split(' ');
+        let (method, path) = (words.next().unwrap(), words.next().unwrap());
+        self.requests.lock().unwrap().push(head.clone());
+        let is_create = header("if-none-match").is_some();
+        let (status, found) = self.decide(method, path, body, is_create);
+        let content = if method == "HEAD" { &[][..] } else { &found };
+        let reply = format!(
+            "HTTP/1.1 {status}\r\nContent-Length: {}\r\nETag: \"x\"\r\nLocation: {path}\r\n\
+             Last-Modified: Sat, 28 Nov 2026 00:00:00 GMT\r\nConnection: close\r\n\r\n",
+            found.len()
+        );
+        reader.get_mut().write_all(reply.as_bytes())?;
+        reader.get_mut().write_all(content)
+    }
+
+    fn decide(
+        &self,
+        method: &str,
+        path: &str,
+        body: Vec<u8>,
+        is_create: bool,
+    ) -> (&'static str, Vec<u8>) {
+        let mut objects = self.objects.lock().unwrap();
+        match (self.behaviour, method) {
+            (Behaviour::Fails, _) => ("500 Internal Server Error", Vec::new()),
+            (Behaviour::Redirects, _) => ("301 Moved Permanently", Vec::new()),
+            (behaviour, "PUT") => {
+                let exists = objects.contains_key(path);
+                if exists && is_create && behaviour != Behaviour::Replaces {
+                    return ("412 Precondition Failed", Vec::new());
+                }
+                objects.insert(path.to_owned(), body);
+                if behaviour == Behaviour::LosesAnswers && path.contains("/commits/") {
+                    return ("500 Internal Server Error", Vec::new());
+                }
+                ("200 OK", Vec::new())
+            }
+            _ => match objects.get(path) {
+                Some(found) => ("200 OK", found.clone()),
+                None => ("404 Not Found", Vec::new()),
+            },
+        }
+    }
+}
+
+/// A scene that has credentials for a server.
+fn prepared(address: &str) -> (Scene, Address) {
+    let mut scene = Scene::new();
+    scene.access.variables = [
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_ENDPOINT", address),
+        ("OTHER", "ignored"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    scene.make("a", &["x", "sub/y", "empty dir/z"]);
+    (scene, Address::S3 { bucket: "bucket".to_owned(), prefix: "some/prefix".to_owned() })
+}
+
+fn push_to(scene: &Scene, address: &Address) -> Result<Pushed, FleetError> {
+    let tool_of = |_: &str| None;
+    let options = PushOptions { pull: false, ignored: false, message: None, tool_of: &tool_of };
+    let workspace = scene.open("a");
+    scene.runtime.block_on(push(&workspace, Some(address.clone()), &scene.access, options))
+}
+
+#[test]
+fn a_workspace_is_pushed_and_cloned_through_s3() {
+    let (server, address) = serve(Behaviour::Honest);
+    let (scene, store) = prepared(&address);
+    assert_eq!(push_to(&scene, &store).unwrap().number, 1);
+    let names: Vec<String> = server.objects.lock().unwrap().keys().cloned().collect();
+    assert!(names.iter().all(|name| name.starts_with("/bucket/some/prefix/")), "{names:?}");
+    let requests = server.requests.lock().unwrap().clone();
+    assert!(requests.iter().all(|head| head.contains("AWS4-HMAC-SHA256")), "{requests:?}");
+    let directory = scene.path("b");
+    let cloned = clone(store, &directory, Secret::OfProcess, &scene.access);
+    scene.runtime.block_on(cloned).unwrap();
+    assert_eq!(scene.tree("a"), scene.tree("b"));
+}
+
+#[test]
+fn a_store_that_replaces_commits_is_refused() {
+    let (server, address) = serve(Behaviour::Replaces);
+    let (scene, store) = prepared(&address);
+    let error = push_to(&scene, &store).unwrap_err();
+    assert!(matches!(error, FleetError::NoConditionalPut(_)), "{error:?}");
+    let names: Vec<String> = server.objects.lock().unwrap().keys().cloned().collect();
+    assert_eq!(names, ["/bucket/some/prefix/cofferdam-store.json"]);
+}
+
+#[test]
+fn a_commit_whose_answer_was_lost_counts() {
+    let (server, address) = serve(Behaviour::LosesAnswers);
+    let (scene, store) = prepared(&address);
+    assert_eq!(push_to(&scene, &store).unwrap().number, 1);
+    let objects = server.objects.lock().unwrap();
+    assert_eq!(objects.keys().filter(|name| name.contains("/commits/")).count(), 1);
+}
+
+#[test]
+fn a_store_that_fails_or_redirects_is_named() {
+    for behaviour in [Behaviour::Fails, Behaviour::Redirects] {
+        let (server, address) = serve(behaviour);
+        let (scene, store) = prepared(&address);
+        let before = scene.tree("a");
+        let error = push_to(&scene, &store).unwrap_err();
+        assert!(matches!(error, FleetError::Store(_)), "{error:?}");
+        assert_eq!(scene.tree("a"), before);
+        let requests = server.requests.lock().unwrap();
+        assert!(
+            requests
+                .iter()
+                .all(|head| head.starts_with("GET /bucket/some/prefix/cofferdam-store.json"))
+        );
+    }
+}
+
+#[test]
+fn credentials_go_only_to_this_machine_without_encryption() {
+    let (scene, store) = prepared("http://192.0.2.1:9000");
+    let error = push_to(&scene, &store).unwrap_err();
+    assert!(matches!(error, FleetError::Store(_)), "{error:?}");
+    let (mut scene, store) = prepared("http://127.0.0.1:1");
+    scene.access.variables.clear();
+    let error = push_to(&scene, &store).unwrap_err().to_string();
+    assert!(error.contains("AWS_ACCESS_KEY_ID"), "{error}");
+}
