@@ -5,10 +5,10 @@
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
+use cofferdam_core::policy::{Capability, Origin};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::signature::Signer;
 use cofferdam_plugin::source::{Address, Reference, Source};
-use cofferdam_core::policy::{Capability, Origin};
 use libfuzzer_sys::fuzz_target;
 
 fn comes_back<T: FromStr + Display + Debug + PartialEq>(text: &str) {

@@ -2,8 +2,8 @@
 //! was read is written as it was.
 #![no_main]
 
-use cofferdam_plugin::lock::Lock;
 use cofferdam_core::policy::{Policy, Settings};
+use cofferdam_plugin::lock::Lock;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
