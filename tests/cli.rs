@@ -448,8 +448,8 @@ fn tools_are_listed_in_the_format_of_each_client() {
             && !OTHER_WRITERS.contains(&name);
         // What MCP assumes without a hint is not said: a tool may write, and reach other systems.
         assert_eq!(tool["annotations"]["readOnlyHint"] == true, reads_only, "{name}");
-        let asks_others =
-            name.starts_with("docs__") || ["team__task", "python__run_python"].contains(&name);
+        let asks_others = ["docs__", "web__"].iter().any(|plugin| name.starts_with(plugin))
+            || ["team__task", "python__run_python"].contains(&name);
         assert_eq!(tool["annotations"]["openWorldHint"] != false, asks_others, "{name}");
     }
     let with_output = place.run(&["tools", "--format", "mcp", "--output-schemas"]).json();
@@ -500,7 +500,7 @@ const OTHER_WRITERS: [&str; 10] = [
 ];
 
 /// All built-in tools.
-const TOOLS: [&str; 54] = [
+const TOOLS: [&str; 55] = [
     "beads.approve_bead",
     "beads.ask_followup",
     "beads.close_bead",
@@ -555,6 +555,7 @@ const TOOLS: [&str; 54] = [
     "team.send_message",
     "team.task",
     "tests.run_tests",
+    "web.fetch_url",
 ];
 
 #[test]
@@ -660,7 +661,7 @@ fn plugins_are_listed_and_inspected() {
     // Only built if their languages are available.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
     let wanted = "beads build builders deno_lint docs edit files git git_commit grep history lint \
-                  lint_agent native-linters pdf processes python report ruff shell symbols team test-runners tests ty";
+                  lint_agent native-linters pdf processes python report ruff shell symbols team test-runners tests ty web";
     assert_eq!(names.join(" "), wanted);
     let granted = |name: &str| {
         listed.iter().find(|plugin| plugin["name"] == name).unwrap()["granted"].clone()

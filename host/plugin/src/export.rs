@@ -59,7 +59,8 @@ impl<'a> Exported<'a> {
         }
         // A script may call tools that reach out.
         let is_script = may.tools && may.files == Files::Write;
-        if !tool.agents && may.http.is_empty() && !is_script {
+        let has_origins = !may.http.is_empty() || may.any_origin;
+        if !tool.agents && !has_origins && !is_script {
             hints.insert("openWorldHint".to_owned(), false.into());
         }
         json!({

@@ -55,7 +55,8 @@ pub(super) enum Needs {
 }
 
 impl Needs {
-    /// Checks whether it is granted.
+    /// Checks whether it is granted, or requested in the case of a plugin that is only loaded. A grant
+    /// never has `any_origin`.
     ///
     /// # Errors
     /// The line for the settings that would grant it.
@@ -73,7 +74,10 @@ impl Needs {
             Self::GitCommit => (granted.git_commit, "git-commit = true".to_owned()),
             Self::Background => (granted.background, "background = true".to_owned()),
             Self::Tools => (granted.tools, "tools = true".to_owned()),
-            Self::Http => (!granted.http.is_empty(), "http = [\"https://HOST\", ...]".to_owned()),
+            Self::Http => {
+                let has_origins = !granted.http.is_empty() || granted.any_origin;
+                (has_origins, "http = [\"https://HOST\", ...]".to_owned())
+            }
         };
         if met { Ok(()) } else { Err(grant) }
     }
