@@ -97,7 +97,7 @@ pub use review::{
     Chosen, Decided, Decision, FileReview, HunkReview, ListedProposal, Review, ReviewError,
     Reviews, Verdict,
 };
-pub use running::{CallProgress, RunningCall, ShownCall};
+pub use running::{CallProgress, RunningCall, ShownCall, may_show_call};
 pub use seal::Key;
 pub use session_name::{InvalidSessionName, SessionName};
 pub use spill::{KeptOutput, Spill};

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::Timestamp;
 use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
@@ -36,8 +37,28 @@ const CANCELLED: &str = ".cancel";
 /// The largest file, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// The number of files from which on no further call is shown.
-const MAX_FILES: usize = 2_000;
+/// How many calls of this process are shown at a time: each has an open file, and calls need the others.
+const MAX_SHOWN: usize = 64;
+
+/// How many calls of this process are shown.
+static SHOWN: AtomicUsize = AtomicUsize::new(0);
+
+/// One of the places for calls that are shown.
+#[derive(Debug)]
+struct Place(());
+
+impl Place {
+    fn take() -> Option<Self> {
+        let more = |shown| (shown < MAX_SHOWN).then_some(shown + 1);
+        SHOWN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        SHOWN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// A call that is being made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,26 +100,28 @@ struct Cancellation {
 #[derive(Debug)]
 pub struct ShownCall {
     own: Arc<Own>,
-    directory: OwnedFd,
     id: String,
     /// Locked as long as the call is under way.
     file: File,
+    _place: Place,
+}
+
+/// Whether there may be a place for another call that is shown.
+pub fn may_show_call() -> bool {
+    SHOWN.load(Ordering::Relaxed) < MAX_SHOWN
 }
 
 impl Workspace {
     /// Shows a call of this process to others; `None` if the workspace has no host's own directory yet, or
-    /// too many calls are shown.
+    /// as many calls of this process are shown as there are places.
     ///
     /// # Errors
     /// I/O errors; a call with texts that are too long.
     pub fn show_call(&self, id: &str, call: &RunningCall) -> io::Result<Option<ShownCall>> {
+        let Some(place) = Place::take() else { return Ok(None) };
         let Some(own) = self.existing_own()? else { return Ok(None) };
-        let directory = own::directory(&*own, CALLS)?;
-        if disk::entries(&directory)?.take(MAX_FILES).count() == MAX_FILES {
-            return Ok(None);
-        }
-        let file = write(&own, &directory, id, call)?;
-        Ok(Some(ShownCall { own, directory, id: id.to_owned(), file }))
+        let file = write(&own, &own::directory(&*own, CALLS)?, id, call)?;
+        Ok(Some(ShownCall { own, id: id.to_owned(), file, _place: place }))
     }
 
     /// Returns the calls under way with their ids, the oldest first. Removes what killed processes have left.
@@ -158,7 +181,7 @@ impl ShownCall {
     /// # Errors
     /// I/O errors; a call with texts that are too long.
     pub fn replace(&mut self, call: &RunningCall) -> io::Result<()> {
-        self.file = write(&self.own, &self.directory, &self.id, call)?;
+        self.file = write(&self.own, &own::directory(&*self.own, CALLS)?, &self.id, call)?;
         Ok(())
     }
 
@@ -169,15 +192,22 @@ impl ShownCall {
     /// I/O errors.
     pub fn cancelled_by(&self) -> io::Result<Option<String>> {
         let name = format!("{}{CANCELLED}", self.id);
-        let read = read::<Cancellation>(&self.own, &self.directory, (CANCEL, &self.id), &name);
+        let directory = own::directory(&*self.own, CALLS)?;
+        let read = read::<Cancellation>(&self.own, &directory, (CANCEL, &self.id), &name);
         Ok(read?.map(|cancellation| cancellation.by))
     }
 }
 
 impl Drop for ShownCall {
     fn drop(&mut self) {
-        remove(&self.directory, &self.id);
-        remove(&self.directory, &format!("{}{CANCELLED}", self.id));
+        match own::directory(&*self.own, CALLS) {
+            Ok(directory) => {
+                remove(&directory, &self.id);
+                remove(&directory, &format!("{}{CANCELLED}", self.id));
+            }
+            // A file without a lock does not count.
+            Err(error) => tracing::warn!("a call that has ended was not removed: {error}"),
+        }
         // To close the file would not be enough: a program that is being started has a copy of its
         // descriptor for a moment.
         if let Err(error) = flock(&self.file, FlockOperation::NonBlockingUnlock) {

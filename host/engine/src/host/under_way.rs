@@ -22,7 +22,7 @@ use crate::journal::{DecisionRecord, Entry, Event};
 use crate::runtime::blocking;
 use cofferdam_core::outcome::{Outcome, SkippedCode};
 use cofferdam_text::shorten;
-use cofferdam_workspace::{CallProgress, RunningCall, ShownCall};
+use cofferdam_workspace::{CallProgress, RunningCall, ShownCall, may_show_call};
 
 /// How long a call is under way before it is shown.
 const QUIET_TIME: Duration = Duration::from_millis(500);
@@ -104,6 +104,10 @@ impl UnderWay {
         sleep(QUIET_TIME).await;
         let (mut shown, mut last) = (None, None);
         loop {
+            if shown.is_none() && !may_show_call() {
+                sleep(POLL_INTERVAL).await;
+                continue;
+            }
             let call = self.call.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let is_new = last.as_ref() != Some(&call);
             last = Some(call.clone());
