@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsString;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -305,23 +304,36 @@ fn installed() -> Vec<String> {
     accepted.map(|accepted| accepted.plugins.into_keys().collect()).unwrap_or_default()
 }
 
+/// The variable that names a file with authorities that are trusted besides those of browsers.
+const CA_FILE: &str = "SSL_CERT_FILE";
+
 /// The client that downloads and publishes plugins.
 pub fn distribution() -> Result<Distribution, CliError> {
-    let path = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let docker = path("DOCKER_CONFIG").or_else(|| path("HOME").map(|home| home.join(".docker")));
+    let docker =
+        named_path("DOCKER_CONFIG").or_else(|| named_path("HOME").map(|home| home.join(".docker")));
     let docker = docker.map(|docker| docker.join("config.json"));
     let registries = match Directories::find() {
         Some(directories) => config::registries(&directories.settings)?,
         None => BTreeMap::new(),
     };
-    let distribution = Distribution::new(path("SSL_CERT_FILE"), docker).through(proxies()?);
+    let distribution = Distribution::new(named_path(CA_FILE), docker).through(proxies()?);
     Ok(distribution.with_registries(registries))
 }
 
 /// The client that sends other requests of the user.
 pub fn client() -> Result<Client, CliError> {
-    let ca_file = env::var_os("SSL_CERT_FILE").filter(|value| !value.is_empty());
-    Ok(Client::new(ca_file.map(PathBuf::from)).through(proxies()?))
+    Ok(Client::new(named_path(CA_FILE)).through(proxies()?))
+}
+
+/// The path in a variable of the environment, if it is set and not empty.
+fn named_path(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The variables of the environment that are text.
+pub fn environment() -> impl Iterator<Item = (String, String)> {
+    env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 fn proxies() -> Result<Proxies, CliError> {
@@ -335,9 +347,6 @@ pub fn config(
     workspace: &Path,
     settings: Vec<Settings>,
 ) -> Result<Config, CliError> {
-    let variable = |(name, value): (OsString, OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    };
     let directories = settings.iter().flat_map(|layer| &layer.contracts);
     let contracts = directories.map(|directory| config::contracts(directory));
     let contracts: Vec<Vec<Contract>> = contracts.collect::<Result<_, _>>()?;
@@ -351,7 +360,7 @@ pub fn config(
         cache: Directories::find().map(|directories| directories.cache),
         secret: secret(),
         sandbox: Some(Helper::current()),
-        environment: env::vars_os().filter_map(variable).collect(),
+        environment: environment().collect(),
         ..Config::new(workspace)
     })
 }

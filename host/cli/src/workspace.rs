@@ -60,11 +60,7 @@ fn address(text: &str) -> Result<Address, CliError> {
 }
 
 fn access() -> Result<Access, CliError> {
-    let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    };
-    let is_needed = |(name, _): &(String, String)| name.starts_with("AWS_");
-    let variables = env::vars_os().filter_map(variable).filter(is_needed).collect();
+    let variables = setup::environment().filter(|(name, _)| name.starts_with("AWS_")).collect();
     Ok(Access { variables, client: Arc::new(setup::client()?) })
 }
 
@@ -211,7 +207,11 @@ fn line(commit: &StoredCommit) -> String {
     tools.sort_unstable();
     tools.dedup();
     let tools = if tools.is_empty() { String::new() } else { format!(" ({})", tools.join(", ")) };
-    format!("{time}  {}  {sources} commits{}  {message}\n", commit.number, escaped(&tools))
+    let number = commit.number;
+    format!(
+        "{time}  {number}  from {sources} commits of the workspace{}  {message}\n",
+        escaped(&tools)
+    )
 }
 
 /// A text on one line.

@@ -51,7 +51,7 @@ pub enum FleetError {
     /// Other commits were created again and again.
     #[error("others have pushed {0} times meanwhile; push again later")]
     LostRaces(usize),
-    /// The same places were changed in the workspace and in the store.
+    /// Places were changed both in the workspace and in the store.
     #[error("changed in the workspace and in the store, so nothing was changed: {}", named(.0))]
     Collides(Vec<String>),
     /// Files were changed again and again while they were read.

@@ -22,7 +22,7 @@ pub(crate) struct Found {
 /// A place that a pull changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// What is there at present.
+    /// What the workspace has there now.
     pub(crate) before: Option<Found>,
     /// What will be there.
     pub(crate) after: Option<Item>,

@@ -6,15 +6,17 @@ use std::path::{Component, Path};
 
 use serde_json::{Value, json};
 
-use super::install::{Session, key, source};
+use super::install::{key, no_home, source};
 use super::{in_words, replace};
 use crate::args::{self, Format, Global};
 use crate::install::InstallError;
 use crate::output::Output;
+use crate::setup::{self, Directories};
 use crate::{CliError, config, exit};
 use cofferdam_core::policy::CatalogueSettings;
 use cofferdam_plugin::catalogue::{self, Catalogue, Entry};
 use cofferdam_plugin::digest::Digest;
+use cofferdam_plugin::distribution::Distribution;
 use cofferdam_plugin::pack;
 use cofferdam_plugin::signature::Signer;
 use cofferdam_plugin::source::{Source, SourceOrigin};
@@ -27,11 +29,16 @@ struct Place {
 }
 
 pub fn search(global: &Global, args: &args::Search, output: &Output) -> Result<u8, CliError> {
-    let session = Session::open(global)?;
-    let places = places(&session, args)?;
+    let workspace = setup::workspace(global)?;
+    let (workspace, distribution) = (workspace.path(), setup::distribution()?);
+    let runtime = setup::current_thread_runtime()?;
+    let places = match (&args.catalogue, &args.key) {
+        (Some(named), Some(signer)) => vec![named_place(named, signer, workspace)?],
+        _ => places(&Directories::find().ok_or_else(no_home)?.settings)?,
+    };
     let mut catalogues = Vec::with_capacity(places.len());
     for place in &places {
-        catalogues.push((place, fetch(&session, place)?));
+        catalogues.push((place, runtime.block_on(fetch(&distribution, place, workspace))?));
     }
     let entries = catalogues.iter().flat_map(|(place, catalogue)| {
         catalogue.plugins.iter().map(move |entry| (place.name.as_str(), entry))
@@ -76,13 +83,15 @@ fn text(found: &[(&str, &Entry)]) -> String {
     text
 }
 
-/// The catalogue that the options name, or those of the settings.
-fn places(session: &Session, args: &args::Search) -> Result<Vec<Place>, CliError> {
-    if let (Some(named), Some(signer)) = (&args.catalogue, &args.key) {
-        let (source, key) = (source(session, named)?, key(signer)?);
-        return Ok(vec![Place { name: named.clone(), source, key }]);
-    }
-    let settings = &session.directories.settings;
+/// The catalogue that the options name.
+fn named_place(name: &str, signer: &str, workspace: &Path) -> Result<Place, CliError> {
+    let missing = || CliError::usage(format!("{name}: there is no such file"));
+    let source = source(name, workspace)?.ok_or_else(missing)?;
+    Ok(Place { name: name.to_owned(), source, key: key(signer)? })
+}
+
+/// The catalogues of the user's settings.
+fn places(settings: &Path) -> Result<Vec<Place>, CliError> {
     let catalogues = config::catalogues(settings)?;
     if catalogues.is_empty() {
         return Err(CliError::usage(format!(
@@ -106,10 +115,13 @@ fn places(session: &Session, args: &args::Search) -> Result<Vec<Place>, CliError
 }
 
 /// Fetches a catalogue and checks its signature.
-fn fetch(session: &Session, place: &Place) -> Result<Catalogue, CliError> {
-    let workspace = session.workspace.path();
-    let fetched = session.distribution.fetch(&place.source, SourceOrigin::User, workspace);
-    let fetched = session.runtime.block_on(fetched).map_err(InstallError::from)?;
+async fn fetch(
+    distribution: &Distribution,
+    place: &Place,
+    workspace: &Path,
+) -> Result<Catalogue, CliError> {
+    let fetched = distribution.fetch(&place.source, SourceOrigin::User, workspace).await;
+    let fetched = fetched.map_err(InstallError::from)?;
     let refused = |why: &dyn std::fmt::Display| InstallError::Catalogue {
         from: place.source.to_string(),
         why: why.to_string(),

@@ -184,7 +184,12 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
             }
         }
     } else {
-        let source = source(&session, name)?;
+        let source = source(name, session.workspace.path())?.ok_or_else(|| {
+            CliError::usage(format!(
+                "{name}: there is no such file, and {FILE} has no plugin of that name; \
+                 `cofferdam plugin search {name}` looks in the catalogues of your settings"
+            ))
+        })?;
         check_range(&source, args.range.as_ref())?;
         let installer = session.installer();
         let considered = installer.consider(&source, SourceOrigin::User, &wish);
@@ -268,19 +273,16 @@ pub fn unchanged(name: &str, locked: &Locked) -> Value {
     })
 }
 
-/// The source that the user named.
-pub fn source(session: &Session, name: &str) -> Result<Source, CliError> {
+/// The source that the user named; `None` if it is a file that does not exist.
+pub fn source(name: &str, workspace: &Path) -> Result<Option<Source>, CliError> {
     if name.contains("://") {
-        return name.parse().map_err(|error| CliError::usage(format!("{error}")));
+        return name.parse().map(Some).map_err(|error| CliError::usage(format!("{error}")));
     }
     if !Path::new(name).exists() {
-        return Err(CliError::usage(format!(
-            "{name}: there is no such file, and {FILE} has no plugin of that name; \
-             `cofferdam plugin search {name}` looks in the catalogues of your settings"
-        )));
+        return Ok(None);
     }
     let here = std::env::current_dir()?;
-    Ok(Source::file(Path::new(name), &here, session.workspace.path()))
+    Ok(Some(Source::file(Path::new(name), &here, workspace)))
 }
 
 /// Warns if settings of the workspace override what the user grants the plugin.

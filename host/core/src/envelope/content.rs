@@ -23,11 +23,11 @@ const IMAGES: [&str; 4] = ["image/gif", "image/jpeg", "image/png", "image/webp"]
 /// What a client can do with content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MediaKind {
-    /// Show it.
+    /// Show it: a PNG, JPEG, GIF or WebP image.
     Image,
-    /// Play it.
+    /// Play it: audio of any type.
     Audio,
-    /// Keep it.
+    /// Keep it as a file.
     Other,
 }
 

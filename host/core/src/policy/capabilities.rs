@@ -118,7 +118,7 @@ pub struct Capabilities {
     /// Origins that may be accessed through `wasi:http`, such as `https://context7.com`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub http: BTreeSet<Origin>,
-    /// Whether a plugin requests origins that it can't name, since its manifest is derived: it gets
+    /// Whether a plugin requests origins that it can't name, such as one that fetches any page: it gets
     /// those that the user grants by name. This itself is never granted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_origin: bool,
