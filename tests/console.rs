@@ -1,5 +1,6 @@
 //! `cofferdam console`: who may use the page, what its forms do, and what it shows.
 
+mod app;
 mod browser;
 mod subsets;
 

@@ -1,4 +1,4 @@
-// Makes the pictures of docs/console.md: five pages, light and dark. Makes a workspace in a temporary
+// Makes the pictures in docs/console, and more: pages of the console, light and dark. Makes a workspace in a temporary
 // directory, so nothing of this machine is in them.
 //
 //   node tests/browser/screenshots.mjs [COMMAND] [DIRECTORY]
@@ -96,12 +96,12 @@ for (const [name, address] of Object.entries(pages)) {
   }
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
-    await page.screenshot({ path: join(directory, `console-${name}-${colorScheme}.png`) });
+    await page.screenshot({ path: join(directory, `${name}-${colorScheme}.png`) });
   }
 }
 await page.setViewportSize({ width: 390, height: 800 });
 await page.goto(`${base}${id}`);
-await page.screenshot({ path: join(directory, "console-narrow-dark.png") });
+await page.screenshot({ path: join(directory, "narrow-dark.png") });
 await browser.close();
 console_.kill();
 server.kill();

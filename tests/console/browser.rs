@@ -16,7 +16,7 @@ use crate::trial::configure;
 const MAX_KEY_MS: f64 = 200.0;
 
 /// The directory in which `cargo xtask test` has installed Playwright and axe.
-fn modules() -> PathBuf {
+pub(super) fn modules() -> PathBuf {
     let path = built().parent().unwrap().join("browser/package.json");
     assert!(path.exists(), "{} is missing; run `cargo xtask test`", path.display());
     path

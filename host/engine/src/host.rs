@@ -69,7 +69,7 @@ use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::registry::{Plugin, Registry};
-use cofferdam_workspace::{ListedProposal, ReviewError, Reviews, Workspace};
+use cofferdam_workspace::{Reviews, Workspace};
 
 pub use crate::call::SecretFlow;
 pub use approval::outdated;
@@ -304,11 +304,8 @@ impl Host {
     }
 
     /// The proposals that wait for a user.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn proposals(&self) -> Result<Vec<ListedProposal>, ReviewError> {
-        Reviews::new(Arc::clone(&self.services.workspace)).list()
+    pub fn reviews(&self) -> Reviews {
+        Reviews::new(Arc::clone(&self.services.workspace))
     }
 
     /// The directory that calls work on.

@@ -5,6 +5,7 @@
 //!
 //! Source: <https://modelcontextprotocol.io/specification>.
 
+mod app;
 mod approval;
 mod bodies;
 mod byte_budget;
@@ -311,9 +312,12 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let (tools, next_cursor) = page(&self.tools()?, request, |tool| tool.name.to_string())?;
+        let (mut tools, next_cursor) = page(&self.tools()?, request, |tool| tool.name.to_string())?;
+        if app::is_shown(&context) {
+            app::name_page(&mut tools, &self.offer(), self.role.as_deref(), self.shared.hold);
+        }
         let result = ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) };
         Ok(result.with_ttl_ms(LIST_TTL_MS).with_cache_scope(page::SCOPE))
     }

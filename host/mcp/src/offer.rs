@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rmcp::model::{Prompt, Tool};
 
 use super::{prompts, results};
-use cofferdam_core::policy::Role;
+use cofferdam_core::policy::{Files, Role};
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::Host;
 use cofferdam_plugin::export::Exported;
@@ -49,6 +49,17 @@ impl Offer {
         let mut known = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         let list = known.entry(role.map(str::to_owned));
         Ok(Arc::clone(list.or_insert_with(|| self.tools_of(of_role).into())))
+    }
+
+    /// Whether a tool can change files, and its changes are held; with `hold`, those of every tool are.
+    pub fn is_held(&self, tool: &str, role: Option<&str>, hold: bool) -> bool {
+        let role = self.host.role(role).ok().flatten();
+        let entry = self.host.registry().resolve(tool, role).ok();
+        let permissions =
+            entry.and_then(|entry| self.host.policy().decide(&entry.subject(), role).ok());
+        permissions.is_some_and(|granted| {
+            granted.capabilities.files == Files::Write && (hold || granted.hold)
+        })
     }
 
     fn tools_of(&self, role: Option<&Role>) -> Vec<Tool> {

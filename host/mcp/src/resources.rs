@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::Server;
+use super::app;
 use super::results;
 use cofferdam_core::outcome::{ErrorCode, Failure, Outcome};
 use cofferdam_core::policy::Role;
@@ -34,7 +35,7 @@ const MAX_DECISIONS: usize = 50;
 /// Returns the proposal of a session, and the latest decisions about its calls and proposals.
 fn review(host: &Host, session: &Session) -> io::Result<String> {
     let name = session.name();
-    let proposals = host.proposals().map_err(io::Error::other)?;
+    let proposals = host.reviews().list().map_err(io::Error::other)?;
     let own = proposals.into_iter().filter(|proposal| proposal.author.session == *name);
     let held = own.map(|proposal| {
         let paths = proposal.paths.iter();
@@ -132,10 +133,14 @@ impl Server {
             let lines = entries.iter().filter_map(|entry| serde_json::to_string(entry).ok());
             return text(lines.map(|line| line + "\n").collect(), "application/jsonl");
         }
-        if uri == REVIEW {
+        if uri == app::ADDRESS {
+            return Ok(ReadResourceResult::new(vec![app::page()]));
+        }
+        let of_session = [(REVIEW, review as fn(&_, &_) -> _), (app::HELD, app::held)];
+        if let Some((_, read)) = of_session.into_iter().find(|(address, _)| *address == uri) {
             let (offer, session) = (self.offer(), session.clone());
-            let held = blocking(move || review(&offer.host, &session)).await;
-            return text(held.map_err(|error| unknown(error.to_string()))?, "application/json");
+            let read = blocking(move || read(&offer.host, &session)).await;
+            return text(read.map_err(|error| unknown(error.to_string()))?, "application/json");
         }
         // The client knows afterwards what the session knew that the answer is from.
         session.reads().add(self.shared.results.reads(self.role.as_deref(), uri));

@@ -80,6 +80,11 @@ impl Session {
         Self { background: Some(Arc::default()), ..Self::default() }
     }
 
+    /// Whether it may have several calls from now on: others have one.
+    pub fn is_lasting(&self) -> bool {
+        self.background.is_some()
+    }
+
     /// This session under a name of the user: it continues with what is held for a session of that name.
     #[must_use]
     pub fn named(self, name: SessionName) -> Self {
