@@ -114,6 +114,7 @@ const COMMANDS: [&str; 71] = [
     "plugin",
     "plugin catalogue",
     "plugin check",
+    "plugin fetch",
     "plugin inspect",
     "plugin install",
     "plugin list",

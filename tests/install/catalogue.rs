@@ -8,7 +8,7 @@ use super::signatures::Author;
 use super::web::{answer, path};
 use super::{Plugin, assert_contains};
 use crate::http::server::Server;
-use crate::support::{Place, built};
+use crate::support::{Ended, Place, built, copy_command};
 use crate::trial::configure;
 
 /// A place with plugins in a directory, a catalogue of them, and its author.
@@ -138,4 +138,58 @@ fn the_plugins_of_the_host_have_a_catalogue() {
     let found = search("grep");
     assert_eq!(found["plugins"][0]["source"], "https://example.org/plugins/grep.wasm");
     assert_eq!(names(&search("eslint"))[0], "eslint");
+}
+
+#[test]
+fn a_command_without_plugins_fetches_those_of_a_release() {
+    let place = Place::new();
+    let Some(ada) = Author::new(&place, "ada") else { return };
+    fs::create_dir(place.home_file("release")).unwrap();
+    let plugin = |name: &str| {
+        let file = place.home_file(&format!("release/{name}.wasm"));
+        fs::copy(built().join("plugins").join(format!("{name}.wasm")), &file).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let files = ["files", "grep"].map(plugin);
+    let catalogue = place.home_file("release/catalogue.toml").to_str().unwrap().to_owned();
+    place.works(&["plugin", "catalogue", &files[0], &files[1], "--output", &catalogue]);
+    // The command alone, as `cargo install` leaves it.
+    let alone = place.home_file("bin/cofferdam");
+    fs::create_dir(alone.parent().unwrap()).unwrap();
+    copy_command(&alone);
+    let run = |args: &[&str]| Ended::of(&mut place.command_at(&alone, args));
+    let fetch = ["plugin", "fetch", &catalogue, "--key", &ada.key()];
+    let refused = |args: &[&str], status: i32, words: &[&str]| {
+        let ended = run(args);
+        assert_eq!(ended.status, status, "{ended:?}");
+        assert_contains(&ended.stderr, words);
+    };
+    let read = ["call", "read_file", r#"{"path": "a.txt"}"#];
+    refused(&read, 5, &["the built-in plugins are missing", "`cofferdam plugin fetch`"]);
+    refused(&fetch, 3, &["it is not signed"]);
+    ada.sign(catalogue.as_ref());
+    let fetched = run(&fetch);
+    assert_eq!((fetched.status, &fetched.json()["plugins"]), (0, &json!(["files", "grep"])));
+    place.write("a.txt", "text\n");
+    let answer = run(&read);
+    assert_eq!((answer.status, &answer.json()["content"]), (0, &json!("text\n")), "{answer:?}");
+
+    // What the catalogue does not mean is refused, and what was fetched stays.
+    fs::copy(&files[0], &files[1]).unwrap();
+    refused(&fetch, 2, &["grep: ", "and the catalogue says sha256:"]);
+    let text = fs::read_to_string(&catalogue).unwrap();
+    for (old, new, words) in [
+        ("digest = ", "# digest = ", "the catalogue has no digest of it"),
+        (
+            "version = \"0.1.0\"",
+            "version = \"9.0.0\"",
+            "it has version 9.0.0, and this command 0.1.0",
+        ),
+        ("name = \"grep\"", "name = \"files\"", "each once"),
+    ] {
+        fs::write(&catalogue, text.replace(old, new)).unwrap();
+        ada.sign(catalogue.as_ref());
+        refused(&fetch, 2, &[words]);
+    }
+    assert_eq!(run(&read).status, 0);
 }

@@ -85,23 +85,30 @@ fn build(project: &Project) -> Result<PathBuf> {
     Ok(project.target.join(TARGET).join("dist/cofferdam"))
 }
 
-/// The plugins that packages leave out, the example, and a catalogue of them, which is to be signed.
+/// The built-in plugins for a command that was installed without them, and those that packages leave out with
+/// the example: each with a catalogue, which is to be signed.
 fn plugins(project: &Project, release: &Release, binary: &Path) -> Result<Vec<PathBuf>> {
-    let directory = release.directory.join("plugins");
+    let built = tree::built_in(project)?;
     let apart = tree::APART.map(|name| project.built("plugins").join(format!("{name}.wasm")));
     // Those of languages that this machine lacks are not built.
-    let built = apart.into_iter().filter(|plugin| plugin.is_file());
-    let mut files = Vec::new();
-    for plugin in built.chain([project.built("examples/hello.wasm")]) {
-        let file = directory.join(plugin.file_name().context("a plugin has no name")?);
-        copy(&plugin, &file)?;
-        files.push(file);
+    let mut others: Vec<PathBuf> = apart.into_iter().filter(|plugin| plugin.is_file()).collect();
+    others.push(project.built("examples/hello.wasm"));
+    let mut packages = Vec::new();
+    for (directory, plugins) in [("built-in", built), ("plugins", others)] {
+        let directory = release.directory.join(directory);
+        let mut files = Vec::new();
+        for plugin in plugins {
+            let file = directory.join(plugin.file_name().context("a plugin has no name")?);
+            copy(&plugin, &file)?;
+            files.push(file);
+        }
+        let catalogue = directory.join("catalogue.toml");
+        let mut command = native(binary);
+        output(command.args(["plugin", "catalogue", "--output"]).arg(&catalogue).args(&files))?;
+        packages.extend(files);
+        packages.push(catalogue);
     }
-    let catalogue = directory.join("catalogue.toml");
-    let mut command = native(binary);
-    output(command.args(["plugin", "catalogue", "--output"]).arg(&catalogue).args(&files))?;
-    files.push(catalogue);
-    Ok(files)
+    Ok(packages)
 }
 
 /// The checksums of packages, as `sha256sum --check` reads them.

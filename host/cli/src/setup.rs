@@ -67,7 +67,12 @@ pub struct Directories {
     pub secret: PathBuf,
     pub cache: PathBuf,
     pub plugins: PathBuf,
+    /// The built-in plugins that `cofferdam plugin fetch` has fetched for this version of the command.
+    pub built_in: PathBuf,
 }
+
+/// The version of the command.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl Directories {
     /// Returns `None` for a user without a home directory.
@@ -80,20 +85,27 @@ impl Directories {
             secret: state.join("cofferdam/secret"),
             cache: base.cache_dir().join("cofferdam/code"),
             plugins: base.data_dir().join("cofferdam/plugins"),
+            built_in: base.data_dir().join("cofferdam/built-in").join(VERSION),
         })
     }
 }
 
-/// Finds the folder of the built-in plugins: beside the binary, or where packages install it.
+/// Finds the folder of the built-in plugins: beside the binary, where packages install it, or where they
+/// were fetched to.
 pub fn built_in_plugins() -> Result<PathBuf, CliError> {
     let binary = env::current_exe().and_then(|path| path.canonicalize())?;
     let folder = binary.parent().unwrap_or(Path::new("/"));
-    let candidates = [folder.join("plugins"), folder.join("../lib/cofferdam/plugins")];
-    candidates.iter().find(|candidate| candidate.is_dir()).cloned().ok_or_else(|| {
-        let looked = candidates.map(|candidate| candidate.display().to_string()).join(" and ");
-        CliError::host(format!("the built-in plugins are missing: looked in {looked}"))
-            .with_hint("`cargo xtask build` puts them there")
-    })
+    let mut candidates = vec![folder.join("plugins"), folder.join("../lib/cofferdam/plugins")];
+    candidates.extend(Directories::find().map(|directories| directories.built_in));
+    if let Some(found) = candidates.iter().find(|candidate| candidate.is_dir()) {
+        return Ok(found.clone());
+    }
+    let looked: Vec<String> =
+        candidates.iter().map(|candidate| candidate.display().to_string()).collect();
+    let looked = looked.join(", ");
+    Err(CliError::host(format!("the built-in plugins are missing: looked in {looked}")).with_hint(
+        "`cofferdam plugin fetch` gets those of a release; in the project, `cargo xtask build` makes them",
+    ))
 }
 
 /// Loads the settings that apply to the workspace.

@@ -23,6 +23,19 @@ const SHELLS: [(&str, &str); 3] = [
 const DOCUMENTS: [&str; 5] =
     ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "SECURITY.md"];
 
+/// The built-in plugins, without those that packages leave out.
+///
+/// # Errors
+/// They can't be listed.
+pub fn built_in(project: &Project) -> Result<Vec<PathBuf>> {
+    let mut plugins = files_below(&project.built("plugins"))?;
+    plugins.retain(|plugin| {
+        let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
+        plugin.extension().is_some_and(|suffix| suffix == "wasm") && !APART.contains(&&*name)
+    });
+    Ok(plugins)
+}
+
 /// A directory with the files of a package.
 pub struct Tree {
     pub root: PathBuf,
@@ -41,12 +54,9 @@ impl Tree {
         }
         let tree = Self { root };
         tree.add(binary, "bin/cofferdam")?;
-        for plugin in files_below(&project.built("plugins"))? {
-            let is_component = plugin.extension().is_some_and(|suffix| suffix == "wasm");
-            let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
-            if is_component && !APART.contains(&&*name) {
-                tree.add(&plugin, &format!("lib/cofferdam/plugins/{name}.wasm"))?;
-            }
+        for plugin in built_in(project)? {
+            let name = plugin.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            tree.add(&plugin, &format!("lib/cofferdam/plugins/{name}"))?;
         }
         for document in DOCUMENTS {
             tree.add(&project.root.join(document), &format!("share/doc/cofferdam/{document}"))?;

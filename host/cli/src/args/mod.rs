@@ -30,8 +30,8 @@ pub use generate::{Completions, Document, Man, Schema};
 pub use ledger::{Beads, BeadsCommand, Inbox, ListBeads};
 pub use pipeline::{DocumentSource, Pipeline, RoundFormat};
 pub use plugin::{
-    Accepted, Catalogue, Granting, Install, Language, Plugin, PluginCommand, PluginKind, PluginNew,
-    SdkSource, Search, Update,
+    Accepted, Catalogue, Fetch, Granting, Install, Language, Plugin, PluginCommand, PluginKind,
+    PluginNew, SdkSource, Search, Update,
 };
 pub use policy::{Granted, Policy, PolicyCommand};
 pub use record::{Log, Report, ReportCommand, Stats, Undo, WaveName};

@@ -141,6 +141,16 @@ Examples:
   cofferdam plugin search sqlite --format text
   cofferdam plugin search --catalogue https://example.org/catalogue.toml --key RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3")]
     Search(Search),
+    /// Fetch the built-in plugins of a release, for a command that came without them
+    ///
+    /// Packages bring them, and `cargo xtask build` makes them; `cargo install` installs the command alone. The
+    /// catalogue of the release has the digest of each. They are kept in your own directory for data, and
+    /// replace those that were fetched before.
+    #[command(after_help = "\
+Examples:
+  cofferdam plugin fetch https://example.org/cofferdam/built-in/catalogue.toml --key cofferdam.pub
+  cofferdam plugin fetch ./dist/built-in/catalogue.toml --key RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3")]
+    Fetch(Fetch),
     /// Write a catalogue of plugins, to be signed and published
     #[command(after_help = "\
 Examples:
@@ -197,6 +207,16 @@ pub struct Search {
     /// The minisign key that has to have signed it, or the file of one
     #[arg(long, value_name = "KEY|FILE", requires = "catalogue")]
     pub key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Fetch {
+    /// The catalogue of the release: a file, an https:// address or an oci:// reference
+    #[arg(value_name = "CATALOGUE")]
+    pub catalogue: String,
+    /// The minisign key that has to have signed it, or the file of one
+    #[arg(long, value_name = "KEY|FILE")]
+    pub key: String,
 }
 
 #[derive(Debug, Args)]

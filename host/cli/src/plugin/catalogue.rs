@@ -22,7 +22,7 @@ use cofferdam_plugin::signature::Signer;
 use cofferdam_plugin::source::{Source, SourceOrigin};
 
 /// Where a catalogue is and who signs it, under the name that the settings give it.
-struct Place {
+pub(super) struct Place {
     name: String,
     source: Source,
     key: Signer,
@@ -84,7 +84,7 @@ fn text(found: &[(&str, &Entry)]) -> String {
 }
 
 /// The catalogue that the options name.
-fn named_place(name: &str, signer: &str, workspace: &Path) -> Result<Place, CliError> {
+pub(super) fn named_place(name: &str, signer: &str, workspace: &Path) -> Result<Place, CliError> {
     let missing = || CliError::usage(format!("{name}: there is no such file"));
     let source = source(name, workspace)?.ok_or_else(missing)?;
     Ok(Place { name: name.to_owned(), source, key: key(signer)? })
@@ -115,7 +115,7 @@ fn places(settings: &Path) -> Result<Vec<Place>, CliError> {
 }
 
 /// Fetches a catalogue and checks its signature.
-async fn fetch(
+pub(super) async fn fetch(
     distribution: &Distribution,
     place: &Place,
     workspace: &Path,

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod check;
+mod fetch;
 pub(super) mod install;
 mod new;
 mod push;
@@ -46,6 +47,7 @@ pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Res
         }
         PluginCommand::Update(args) => update::execute(global, args, output),
         PluginCommand::Search(args) => catalogue::search(global, args, output),
+        PluginCommand::Fetch(args) => fetch::execute(global, args, output),
         PluginCommand::Catalogue(args) => catalogue::write(args, output),
         PluginCommand::Push { file, reference } => push::execute(file, reference, output),
     }
