@@ -83,7 +83,7 @@ fn subcommands(place: &Place, command: &[&str]) -> Vec<String> {
 }
 
 /// All commands and subcommands.
-const COMMANDS: [&str; 71] = [
+const COMMANDS: [&str; 72] = [
     "",
     "backend",
     "backend compare",
