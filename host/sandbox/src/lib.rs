@@ -23,6 +23,10 @@
 //! The pipe to the helper stays open during the run; when it closes, because the caller cancelled
 //! or the host died, the run is killed.
 //!
+//! In tier A, the helper enters all namespaces but that of mounts before it has its request, unless it is
+//! root: then they depend on the owner of the files. So a helper that is kept ready
+//! ([`Helper::kept_ready`]) has done that already.
+//!
 //! In tier A, the host and the supervisor can exchange sockets of the run's loopback interface while it
 //! runs ([`Loopback`]): so the host connects programs of several runs, and nothing else reaches them.
 //!
@@ -103,16 +107,23 @@ pub fn system_calls() -> String {
 /// Does the work of a helper if this process was started as one. An executable that is used as
 /// [`Helper`] calls this first in `main`, before it starts a thread or opens a file, and returns
 /// the exit status that it gets.
+#[must_use = "a helper that goes on would do the work of the host, and start helpers of its own"]
 pub fn run_if_helper() -> Option<ExitCode> {
-    let helper =
-        std::env::args_os().nth(1).is_some_and(|argument| argument == wire::HELPER_ARGUMENT);
-    helper.then(|| match help() {
+    let mut arguments = std::env::args_os().skip(1);
+    let is_helper = arguments.next().is_some_and(|argument| argument == wire::HELPER_ARGUMENT);
+    let prepares = arguments.next().is_some_and(|argument| argument == wire::PREPARE_ARGUMENT);
+    is_helper.then(|| match help(prepares) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE, // The host sees that there is no answer.
     })
 }
 
-fn help() -> io::Result<()> {
+fn help(prepares: bool) -> io::Result<()> {
+    let place = match system::begin(prepares) {
+        Ok(None) => return Ok(()),
+        Ok(Some(place)) => Ok(place),
+        Err(error) => Err(error),
+    };
     let mut stdin = io::stdin().lock();
     let request = wire::read_document(&mut stdin)?;
     let input = match &request {
@@ -121,5 +132,8 @@ fn help() -> io::Result<()> {
     };
     let piece = |stream, bytes: &[u8]| wire::write_piece(&mut io::stdout().lock(), stream, bytes);
     let answer = |answer| wire::write_answer(&mut io::stdout().lock(), answer);
-    system::serve(request, input, piece, answer)
+    match place {
+        Ok(place) => system::serve(place, request, input, piece, answer),
+        Err(error) => answer(Err(error)),
+    }
 }

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::wire::{self, Answer, HELPER_ARGUMENT, Request};
+use crate::wire::{self, Answer, HELPER_ARGUMENT, PREPARE_ARGUMENT, Request};
 use crate::{Command, Loopback, Probe, Report, SandboxError, Stream, Tier};
 
 /// How long the host waits for sockets of the helper, which needs some milliseconds.
@@ -20,7 +20,15 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Helper {
     program: PathBuf,
     /// The helper of the next run, if one is kept ready.
-    ready: Option<Arc<Mutex<Option<Running>>>>,
+    ready: Option<Arc<Mutex<Option<Ready>>>>,
+}
+
+/// A helper that waits for its request.
+#[derive(Debug)]
+struct Ready {
+    helper: Running,
+    /// Whether it has entered the namespaces of a run.
+    is_prepared: bool,
 }
 
 impl Helper {
@@ -76,27 +84,29 @@ impl Helper {
 
     /// Sends a request to a helper: to the one that is kept ready, if there is one.
     fn start(&self, request: &Request, input: &[u8]) -> Result<Running, SandboxError> {
-        // One that was killed takes no request.
+        let prepares = can_be_prepared(request);
         let ready = self.ready.as_ref().and_then(|ready| locked(ready).take());
-        let ready = ready.filter(|ready| ready.control.request(request, input).is_ok());
+        let ready = ready.filter(|ready| ready.is_prepared == prepares).map(|ready| ready.helper);
+        // One that was killed takes no request.
+        let ready = ready.filter(|helper| helper.control.request(request, input).is_ok());
         let running = match ready {
             Some(ready) => ready,
             None => {
-                let running = self.spawn()?;
+                let running = self.spawn(prepares)?;
                 running.control.request(request, input)?;
                 running
             }
         };
         if let Some(ready) = &self.ready
-            && let Ok(next) = self.spawn()
+            && let Ok(helper) = self.spawn(prepares)
         {
-            locked(ready).get_or_insert(next);
+            locked(ready).get_or_insert(Ready { helper, is_prepared: prepares });
         }
         Ok(running)
     }
 
-    /// Starts a helper, which waits for its request.
-    fn spawn(&self) -> Result<Running, SandboxError> {
+    /// Starts a helper, which waits for its request; with `prepares`, in the namespaces of its run.
+    fn spawn(&self, prepares: bool) -> Result<Running, SandboxError> {
         let pair = UnixStream::pair().and_then(|pair| {
             pair.1.set_read_timeout(Some(HELPER_TIMEOUT))?;
             Ok(pair)
@@ -105,6 +115,7 @@ impl Helper {
         let started = self
             .command()
             .arg(HELPER_ARGUMENT)
+            .args(prepares.then_some(PREPARE_ARGUMENT))
             .stdin(OwnedFd::from(helper))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -115,6 +126,12 @@ impl Helper {
         let stdout = child.stdout.take();
         Ok(Running { child, stdout, control: Canceller::new(host), proxy: None, loopback: None })
     }
+}
+
+/// Whether a helper can enter the namespaces of a run before it has the request. Those of root depend on
+/// the owner of the files that the program works on.
+fn can_be_prepared(request: &Request) -> bool {
+    matches!(request, Request::Run { tier: Tier::A, .. }) && !rustix::process::getuid().is_root()
 }
 
 /// Runs programs by a helper, in a tier that works on this system.

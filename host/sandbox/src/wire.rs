@@ -17,6 +17,9 @@ use crate::{Attempt, Captured, Cgroup, Command, End, Report, SandboxError, Strea
 /// The first argument of a helper process.
 pub(crate) const HELPER_ARGUMENT: &str = "--cofferdam-sandbox-helper";
 
+/// The second argument of a helper that enters the namespaces of its run before it has the request.
+pub(crate) const PREPARE_ARGUMENT: &str = "--prepare";
+
 /// The largest document that is read, in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 

@@ -46,19 +46,61 @@ pub(crate) fn own_executable() -> PathBuf {
     "/proc/self/exe".into()
 }
 
+/// Where a helper reads its request.
+pub(crate) enum Place {
+    /// In the namespaces of the host.
+    Host,
+    /// In the namespaces of a run in tier A, but with the file tree of the host.
+    Prepared,
+}
+
+/// Begins a helper: it detaches itself from its caller, and enters the namespaces of its run if `prepares`
+/// is set. Returns `None` when that run has ended.
+///
+/// # Errors
+/// The system refuses a step. A helper then answers its request with the error.
+pub(crate) fn begin(prepares: bool) -> Result<Option<Place>, SandboxError> {
+    confine::forget_the_caller();
+    if !prepares {
+        return Ok(Some(Place::Host));
+    }
+    Ok(match namespaces::prepare()? {
+        Role::Init => Some(Place::Prepared),
+        Role::Outside => None,
+    })
+}
+
 /// Handles a request: in tier A, the first process of the namespaces sends the answer. `piece`
 /// receives the program's output before the answer.
 ///
 /// # Errors
 /// Returns an error if the answer can't be written.
 pub(crate) fn serve(
+    place: Place,
     request: Request,
     input: Vec<u8>,
     piece: impl FnMut(Stream, &[u8]) -> io::Result<()> + 'static,
     answer: impl FnOnce(Result<Answer, SandboxError>) -> io::Result<()>,
 ) -> io::Result<()> {
-    confine::forget_the_caller();
     match request {
+        Request::Run { mut command, tier: Tier::A, .. } => {
+            executable::complete(&mut command);
+            let entered = prepare(&command, Tier::A, input, piece).and_then(|run| {
+                let role = match place {
+                    Place::Host => namespaces::enter(&command)?,
+                    Place::Prepared => namespaces::enter_tree(&command).map(|()| Role::Init)?,
+                };
+                Ok((run, role))
+            });
+            match entered {
+                Ok((_, Role::Outside)) => Ok(()),
+                Ok((run, Role::Init)) => answer(run_in_tier_a(run, &command).map(Answer::Ran)),
+                Err(error) => answer(Err(error)),
+            }
+        }
+        _ if matches!(place, Place::Prepared) => {
+            answer(Err(SandboxError::Setup("it has left the host's namespaces".to_owned())))
+        }
         Request::Facts => {
             answer(Ok(Answer::Facts { landlock: rules::version(), cgroup: cgroup::find() }))
         }
@@ -71,16 +113,6 @@ pub(crate) fn serve(
             }
         }
         Request::Try { tier: Tier::B } => answer(try_tier_b(&Command::new("/", "/usr"))),
-        Request::Run { mut command, tier: Tier::A, .. } => {
-            executable::complete(&mut command);
-            let entered = prepare(&command, Tier::A, input, piece)
-                .and_then(|run| Ok((run, namespaces::enter(&command)?)));
-            match entered {
-                Ok((_, Role::Outside)) => Ok(()),
-                Ok((run, Role::Init)) => answer(run_in_tier_a(run, &command).map(Answer::Ran)),
-                Err(error) => answer(Err(error)),
-            }
-        }
         Request::Run { mut command, tier: Tier::B, scratch, .. } => {
             executable::complete(&mut command);
             // Removed after the answer, since removing what a program leaves there may take a

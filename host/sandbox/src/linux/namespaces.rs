@@ -4,10 +4,11 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::stat;
 use rustix::process::{
-    DumpableBehavior, Gid, Pid, Signal, Uid, WaitOptions, getgid, getuid, kill_process,
-    set_dumpable_behavior, set_parent_process_death_signal, waitpid,
+    DumpableBehavior, Gid, Pid, PidfdFlags, Signal, Uid, WaitOptions, getgid, getpid, getuid,
+    kill_process, pidfd_open, set_dumpable_behavior, set_parent_process_death_signal, waitpid,
 };
 use rustix::thread::{
     LinkNameSpaceType, UnshareFlags, move_into_link_name_space, set_thread_groups,
@@ -19,15 +20,14 @@ use crate::{Command, SandboxError};
 
 /// Which process this is after [`enter`] returns.
 pub(super) enum Role {
-    /// The helper, after the end of the run.
+    /// The helper, after the end of the run: it has to end.
     Outside,
     /// The first process of the namespaces, with the file tree of the command.
     Init,
 }
 
-/// All namespaces except the user namespace.
-const SEPARATE: UnshareFlags = UnshareFlags::NEWNS
-    .union(UnshareFlags::NEWPID)
+/// The namespaces that do not depend on the command.
+const ALIKE: UnshareFlags = UnshareFlags::NEWPID
     .union(UnshareFlags::NEWNET)
     .union(UnshareFlags::NEWIPC)
     .union(UnshareFlags::NEWUTS)
@@ -43,51 +43,80 @@ const UNUSED_ID: u32 = 2_000_000_000;
 /// # Errors
 /// Returns an error in either process if the system refuses a step.
 pub(super) fn enter(command: &Command) -> Result<Role, SandboxError> {
-    let sources = match Owner::find(command) {
-        Some(owner) => owner.become_it().map_err(|error| setup("namespaces", error))?,
-        None => own(command)?,
+    let Some(owner) = Owner::find(command) else {
+        let role = prepare()?;
+        if let Role::Init = role {
+            enter_tree(command)?;
+        }
+        return Ok(role);
     };
-    match fork().map_err(|error| setup("a process", error))? {
-        Some(init) => {
-            // It can't fail: the child exists.
-            let _ = waitpid(Some(init), WaitOptions::empty());
-            Ok(Role::Outside)
-        }
-        None => {
-            start(sources, command)?;
-            Ok(Role::Init)
-        }
+    let sources = owner.become_it().map_err(|error| setup("namespaces", error))?;
+    let role = start_init()?;
+    if let Role::Init = role {
+        start(sources, command)?;
     }
+    Ok(role)
+}
+
+/// Enters namespaces in which the user keeps its id, before the command is known: all but that of mounts,
+/// so that the tree is as it is when the command comes. Returns twice, as [`enter`].
+///
+/// # Errors
+/// As [`enter`].
+pub(super) fn prepare() -> Result<Role, SandboxError> {
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    unshare(UnshareFlags::NEWUSER | ALIKE).map_err(|error| setup("namespaces", error))?;
+    // Only one of the caller's groups is mapped; the kernel requires this before the map is
+    // written.
+    fs::write("/proc/self/setgroups", "deny")
+        .and_then(|()| fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")))
+        .and_then(|()| fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")))
+        .map_err(|error| setup("a user namespace", error))?;
+    start_init()
+}
+
+/// Shows the file tree of a command to a process that [`prepare`] has returned in.
+///
+/// # Errors
+/// The system refuses a step.
+pub(super) fn enter_tree(command: &Command) -> Result<(), SandboxError> {
+    unshare(UnshareFlags::NEWNS)
+        .and_then(|()| mounts::make_private())
+        .map_err(|error| setup("a mount namespace", error))?;
+    start(Sources::gather(command, None)?, command)
+}
+
+/// Starts the first process of the namespaces. Returns twice, as [`enter`].
+fn start_init() -> Result<Role, SandboxError> {
+    let helper = pidfd_open(getpid(), PidfdFlags::empty());
+    let helper = helper.map_err(|error| setup("a process", error))?;
+    if let Some(init) = fork().map_err(|error| setup("a process", error))? {
+        // It can't fail: the child exists.
+        let _ = waitpid(Some(init), WaitOptions::empty());
+        return Ok(Role::Outside);
+    }
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| setup("a signal", error))?;
+    // If the helper was killed before the signal was set, there is nothing to do.
+    let mut ended = [PollFd::new(&helper, PollFlags::IN)];
+    if poll(&mut ended, Some(&Timespec::default())) != Ok(0) {
+        return Ok(Role::Outside);
+    }
+    // The only name that every /etc/hosts has.
+    rustix::system::sethostname(b"localhost").map_err(|error| setup("a host name", error))?;
+    loopback_up().map_err(|error| setup("a loopback", error))?;
+    Ok(Role::Init)
 }
 
 /// Prepares the first process before it starts a program.
 fn start(sources: Sources, command: &Command) -> Result<(), SandboxError> {
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| setup("a signal", error))?;
     sources.enter(command)?;
-    // The only name that every /etc/hosts has.
-    rustix::system::sethostname(b"localhost").map_err(|error| setup("a host name", error))?;
-    loopback_up().map_err(|error| setup("a loopback", error))?;
     if command.proxy || command.loopback {
         super::network::hand_over(command.proxy)
             .map_err(|error| setup("the host's sockets", error))?;
     }
     // Other processes must not access its memory and descriptors.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| setup("a flag", error))
-}
-
-/// Enters namespaces in which the user keeps its id.
-fn own(command: &Command) -> Result<Sources, SandboxError> {
-    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
-    unshare(UnshareFlags::NEWUSER | SEPARATE).map_err(|error| setup("namespaces", error))?;
-    // Only one of the caller's groups is mapped; the kernel requires this before the map is
-    // written.
-    fs::write("/proc/self/setgroups", "deny")
-        .and_then(|()| fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")))
-        .and_then(|()| fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")))
-        .and_then(|()| mounts::make_private())
-        .map_err(|error| setup("a user namespace", error))?;
-    Sources::gather(command, None)
 }
 
 /// The user that root becomes: inside of a user namespace the owner of the files that it works on,
@@ -119,7 +148,7 @@ impl Owner {
         move_into_link_name_space(self.users.as_fd(), Some(LinkNameSpaceType::User))?;
         set_thread_res_gid(self.gid, self.gid, self.gid)?;
         set_thread_res_uid(self.uid, self.uid, self.uid)?;
-        unshare(SEPARATE)?;
+        unshare(UnshareFlags::NEWNS | ALIKE)?;
         mounts::make_private()?;
         Ok(self.sources)
     }
