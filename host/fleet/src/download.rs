@@ -1,7 +1,7 @@
 //! Reading a tree and the content of files from a store. Everything is compared with its digest before
 //! it is used; what is fetched goes to the disk, not into memory.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -14,7 +14,7 @@ use crate::PARALLEL;
 use crate::error::FleetError;
 use crate::store::Store;
 use crate::tree::{
-    Content, DirectoryRef, Encoded, Entry, Item, Items, MAX_DEPTH, MAX_ENTRIES, Node,
+    Content, Directories, DirectoryRef, Entry, Item, Items, MAX_DEPTH, MAX_ENTRIES, Node,
     decode_directory,
 };
 
@@ -32,7 +32,8 @@ impl Fetched {
     }
 }
 
-/// Reads the tree of a commit. Directories that are the same in `base` are not fetched.
+/// Reads the tree of a commit, and the objects of its directories. Directories that are the same in `base` are
+/// not fetched.
 ///
 /// # Errors
 /// [`FleetError::Invalid`], [`FleetError::MissingObject`], [`FleetError::WrongContent`],
@@ -40,34 +41,25 @@ impl Fetched {
 pub(crate) async fn tree(
     store: &Store,
     root: DirectoryRef,
-    (base, encoded): (&Items, &Encoded),
+    base: (&Items, &Directories),
     fetched: &mut Fetched,
-) -> Result<Items, FleetError> {
-    let mut items = Items::new();
+) -> Result<(Items, Directories), FleetError> {
+    let (mut items, mut directories) = (Items::new(), Directories::new());
     let mut level = vec![(String::new(), root)];
     for _ in 0..MAX_DEPTH {
         if level.is_empty() {
-            return Ok(items);
+            return Ok((items, directories));
         }
-        let is_known = |place: &str, directory: &DirectoryRef| {
-            encoded.directories.get(place).is_some_and(|(known, _)| known == directory)
+        let is_known = |(place, directory): &(String, DirectoryRef)| {
+            base.1.get(place).is_some_and(|known| known == directory)
         };
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            level.into_iter().partition(|(place, directory)| is_known(place, directory));
-        for (place, _) in known {
-            let below = |other: &str| {
-                other
-                    .strip_prefix(&*place)
-                    .is_some_and(|rest| place.is_empty() || rest.starts_with('/'))
-            };
-            let inside =
-                base.range(place.clone()..).take_while(|(other, _)| other.starts_with(&*place));
-            items.extend(
-                inside
-                    .filter(|(other, _)| below(other))
-                    .map(|(other, item)| (other.clone(), item.clone())),
-            );
+        let (known, unknown): (Vec<_>, Vec<_>) = level.into_iter().partition(is_known);
+        for (place, directory) in known {
+            copy(base.0, &place, &mut items);
+            copy(base.1, &place, &mut directories);
+            directories.insert(place, directory);
         }
+        directories.extend(unknown.iter().cloned());
         level = Vec::new();
         let reads = unknown.into_iter().map(|(place, directory)| async move {
             let bytes = store.object(directory.digest, directory.size).await?;
@@ -85,6 +77,17 @@ pub(crate) async fn tree(
     }
     let why = format!("directories are nested more than {MAX_DEPTH} deep");
     Err(FleetError::invalid("the tree", why))
+}
+
+/// Copies what is below a place.
+fn copy<T: Clone>(from: &BTreeMap<String, T>, place: &str, to: &mut BTreeMap<String, T>) {
+    let is_below = |other: &str| {
+        let rest = other.strip_prefix(place);
+        rest.is_some_and(|rest| place.is_empty() || rest.starts_with('/'))
+    };
+    let inside = from.range(place.to_owned()..).take_while(|(other, _)| other.starts_with(place));
+    let below = inside.filter(|(other, _)| is_below(other));
+    to.extend(below.map(|(other, item)| (other.clone(), item.clone())));
 }
 
 fn add(

@@ -16,7 +16,7 @@ use crate::merge::{Change, Changes, is_gone, merge};
 use crate::scan::Known;
 use crate::state::Stamp;
 use crate::store::{Access, Address, Store};
-use crate::tree::{Item, Items, encode, same_but_for_case};
+use crate::tree::{Item, Items, same_but_for_case};
 
 /// How long to wait for the workspace's lock while other processes change it.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -79,8 +79,8 @@ pub(crate) async fn pull_from(synced: &mut Synced, store: &Store) -> Result<Pull
     };
     let mut fetched = Fetched::default();
     let state = &synced.state;
-    let target =
-        tree(store, commit.tree, (&state.items, &encode(&state.items)?), &mut fetched).await?;
+    let known = (&state.items, &state.directories);
+    let (target, directories) = tree(store, commit.tree, known, &mut fetched).await?;
     let workspace = &synced.workspace;
     if folds_case(workspace)
         && let Some((one, other)) = same_but_for_case(&target)
@@ -92,7 +92,7 @@ pub(crate) async fn pull_from(synced: &mut Synced, store: &Store) -> Result<Pull
     (pulled.fetched_objects, pulled.fetched_bytes) = (fetched.objects, fetched.bytes);
     let state = &mut synced.state;
     state.stamps.retain(|place, _| state.items.get(place) == target.get(place));
-    state.items = target;
+    (state.items, state.directories) = (target, directories);
     (state.store, state.id) = (store.name().to_owned(), id);
     state.commit = Some((commit.number, digest));
     synced.save()?;

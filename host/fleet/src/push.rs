@@ -18,7 +18,7 @@ use crate::local::Synced;
 use crate::pull::{LOCK_TIMEOUT, Pulled, pull_from};
 use crate::scan::{Known, LeftOut, Scanned, scan};
 use crate::store::{Access, Address, Store};
-use crate::tree::{Content, Encoded, Items, PART_BYTES, encode};
+use crate::tree::{Content, Directories, Encoded, Items, PART_BYTES, encode};
 
 /// How often a push is tried while the workspace changes, or others push.
 const ATTEMPTS: usize = 5;
@@ -123,14 +123,12 @@ async fn attempt(
     drop(transaction);
     let latest = latest.into_iter().next().map(|commit| commit.id.to_string());
 
-    let (before, after) = (encode(&state.items)?, encode(&scanned.items)?);
+    let after = encode(&scanned.items)?;
     let mut pushed = counts(&scanned);
     pushed.store = store.name().to_owned();
     pushed.number = state.commit.map_or(0, |(number, _)| number);
-    if state.commit.is_none() || before.root != after.root {
-        // The empty tree before the first commit is not in the store.
-        let known = state.commit.map(|_| (&state.items, &before));
-        let objects = new_objects(known, &scanned.items, &after);
+    if state.commit.is_none() || state.directories.get("") != Some(&after.root) {
+        let objects = new_objects((&state.items, &state.directories), &scanned.items, &after);
         let plain = workspace.plain();
         (pushed.new_objects, pushed.new_bytes) = upload(store, plain, objects, &after).await?;
         let (commit, bytes) =
@@ -147,6 +145,7 @@ async fn attempt(
     let state = &mut synced.state;
     (state.store, state.id) = (store.name().to_owned(), id.to_owned());
     (state.items, state.stamps) = (scanned.items, scanned.stamps);
+    state.directories = after.references();
     synced.save()?;
     Ok(Some(pushed))
 }
@@ -192,9 +191,9 @@ fn history(error: HistoryError) -> FleetError {
     }
 }
 
-/// The objects of a tree that are not in the tree before, if there is one.
+/// The objects of a tree that are not in the tree before, which is empty before the first commit.
 fn new_objects(
-    before: Option<(&Items, &Encoded)>,
+    (items_before, directories_before): (&Items, &Directories),
     after: &Items,
     encoded_after: &Encoded,
 ) -> HashMap<Digest, Source> {
@@ -210,12 +209,10 @@ fn new_objects(
         let source = Source::Directory { place: place.clone(), size: directory.size };
         objects.insert(directory.digest, source);
     }
-    if let Some((items, encoded)) = before {
-        let parts = items.values().filter_map(|item| item.content()).flat_map(Content::parts);
-        parts.for_each(|(_, digest, _)| drop(objects.remove(&digest)));
-        let directories = encoded.directories.values();
-        directories.for_each(|(directory, _)| drop(objects.remove(&directory.digest)));
-    }
+    let parts = items_before.values().filter_map(|item| item.content()).flat_map(Content::parts);
+    parts.for_each(|(_, digest, _)| drop(objects.remove(&digest)));
+    let directories = directories_before.values();
+    directories.for_each(|directory| drop(objects.remove(&directory.digest)));
     objects
 }
 

@@ -1,4 +1,5 @@
-//! What a workspace was when it was last synced: kept in the host's own directory, sealed.
+//! What a workspace was when it was last synced: kept in the host's own directory, sealed. It is written
+//! in postcard's format, since a tree of many files is read in a fraction of the time that JSON takes.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +9,19 @@ use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FleetError;
-use crate::tree::Items;
+use crate::tree::{Directories, Items};
 
 /// The name of the file in the host's own directory.
-const FILE: &str = "store.json";
+const FILE: &str = "store.state";
 
 /// The largest file, in bytes.
 const MAX_STATE_BYTES: u64 = 512 << 20;
 
 /// The version of the format.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a workspace was when it was last pushed or pulled.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct State {
     version: u32,
     /// The address of the store.
@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) commit: Option<(u64, Digest)>,
     /// The tree of that commit.
     pub(crate) items: Items,
+    /// The objects of its directories.
+    pub(crate) directories: Directories,
     /// The files that have the content that is in `items`.
     pub(crate) stamps: BTreeMap<String, Stamp>,
     /// The latest commit of the workspace that is in the store.
@@ -73,7 +75,7 @@ impl State {
     /// An I/O error.
     pub(crate) fn read(own: &Own) -> Result<Self, FleetError> {
         let bytes = own.read_sealed(FILE, MAX_STATE_BYTES)?;
-        let state = bytes.and_then(|bytes| serde_json::from_slice::<Self>(&bytes).ok());
+        let state = bytes.and_then(|bytes| postcard::from_bytes::<Self>(&bytes).ok());
         Ok(state.filter(|state| state.version == VERSION).unwrap_or_default())
     }
 
@@ -83,7 +85,7 @@ impl State {
     /// An I/O error.
     pub(crate) fn write(&mut self, own: &Own) -> Result<(), FleetError> {
         self.version = VERSION;
-        let bytes = serde_json::to_vec(self).map_err(std::io::Error::from)?;
+        let bytes = postcard::to_stdvec(self).map_err(std::io::Error::other)?;
         Ok(own.write_sealed(FILE, bytes)?)
     }
 }

@@ -381,7 +381,7 @@ fn a_lost_state_is_found_again_by_a_pull() {
     let scene = Scene::new();
     scene.make("a", &["x", "y"]);
     scene.push("a").unwrap();
-    let state = scene.path("a/.cofferdam/store.json");
+    let state = scene.path("a/.cofferdam/store.state");
     let old = fs::read(&state).unwrap();
     scene.write("a", "x", "new");
     assert_eq!(scene.push("a").unwrap().number, 2);

@@ -59,6 +59,9 @@ pub enum Item {
 /// A tree by places. The top directory has no entry.
 pub(crate) type Items = BTreeMap<String, Item>;
 
+/// The objects of the directories of a tree by places. The top directory is at the empty place.
+pub(crate) type Directories = BTreeMap<String, DirectoryRef>;
+
 /// Names an object that describes a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,6 +103,14 @@ pub(crate) struct Encoded {
     pub(crate) root: DirectoryRef,
     /// By place, with the bytes of the object.
     pub(crate) directories: HashMap<String, (DirectoryRef, Vec<u8>)>,
+}
+
+impl Encoded {
+    /// Returns the names of the objects.
+    pub(crate) fn references(&self) -> Directories {
+        let directories = self.directories.iter();
+        directories.map(|(place, (directory, _))| (place.clone(), *directory)).collect()
+    }
 }
 
 impl Content {
