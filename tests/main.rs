@@ -40,6 +40,7 @@ mod review;
 mod roles;
 mod scripts;
 mod secrets;
+mod sqlite;
 mod symbols;
 mod tasks;
 mod team;
