@@ -14,6 +14,7 @@ mod beads;
 mod campaign;
 mod cases;
 mod cli;
+mod consent;
 mod console;
 mod contracts;
 mod crash;

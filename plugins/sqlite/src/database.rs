@@ -16,6 +16,8 @@ use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
 
+use crate::destructive::Actions;
+
 /// How a database file begins (SQLite's file format, "The Database Header").
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
@@ -105,7 +107,15 @@ pub struct Database {
     /// The connection, which has no other database attached.
     pub connection: Connection,
     path: WorkspacePath,
-    refused: Arc<Mutex<Option<String>>>,
+    noted: Arc<Mutex<Noted>>,
+}
+
+/// What SQLite's authorizer was told.
+#[derive(Default)]
+struct Noted {
+    /// What was not allowed.
+    refused: Option<String>,
+    actions: Actions,
 }
 
 impl Database {
@@ -133,8 +143,8 @@ impl Database {
         };
         let flags = flags | OpenFlags::SQLITE_OPEN_URI;
         let opened = Connection::open_with_flags_and_vfs(uri(&file, is_immutable), flags, VFS);
-        let refused = Arc::default();
-        let error = |error| failure(&path, &refused, &error);
+        let noted = Arc::default();
+        let error = |error| failure(&path, &noted, &error);
         let mut connection = opened.map_err(error)?;
         configure(&connection, is_wal).map_err(error)?;
         if !has_text_names(&connection).map_err(error)? {
@@ -145,16 +155,19 @@ impl Database {
         let until = Instant::now() + time;
         let is_over = move || Instant::now() > until;
         connection.progress_handler(STEPS, Some(is_over)).map_err(error)?;
-        let noted = Arc::clone(&refused);
+        let told = Arc::clone(&noted);
         let authorize = move |action: AuthContext<'_>| match allowed(&action.action, purpose) {
-            Ok(()) => Authorization::Allow,
+            Ok(()) => {
+                lock(&told).actions.note(&action.action);
+                Authorization::Allow
+            }
             Err(why) => {
-                lock(&noted).get_or_insert(why);
+                lock(&told).refused.get_or_insert(why);
                 Authorization::Deny
             }
         };
         connection.authorizer(Some(authorize)).map_err(error)?;
-        Ok(Self { connection, path, refused })
+        Ok(Self { connection, path, noted })
     }
 
     /// The path in the workspace.
@@ -164,7 +177,12 @@ impl Database {
 
     /// Makes an error of SQLite an error of the tool.
     pub fn error(&self, error: &Error) -> ToolError {
-        failure(&self.path, &self.refused, error)
+        failure(&self.path, &self.noted, error)
+    }
+
+    /// Takes what the statements that were prepared since the last time do.
+    pub fn actions(&self) -> Actions {
+        std::mem::take(&mut lock(&self.noted).actions)
     }
 
     /// Closes a database that was changed.
@@ -172,12 +190,12 @@ impl Database {
     /// # Errors
     /// `TransactionOpen` if a transaction was begun and not ended; those of SQLite.
     pub fn finish(self) -> Result<(), ToolError> {
-        let Self { connection, path, refused } = self;
+        let Self { connection, path, noted } = self;
         if !connection.is_autocommit() {
             let message = "the statements begin a transaction and don't end it; add COMMIT";
             return Err(ToolError::invalid_args("TransactionOpen", message));
         }
-        connection.close().map_err(|(_, error)| failure(&path, &refused, &error))
+        connection.close().map_err(|(_, error)| failure(&path, &noted, &error))
     }
 }
 
@@ -323,15 +341,15 @@ fn allowed(action: &AuthAction<'_>, purpose: Purpose) -> Result<(), String> {
     }
 }
 
-fn lock(refused: &Mutex<Option<String>>) -> MutexGuard<'_, Option<String>> {
-    refused.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(noted: &Mutex<Noted>) -> MutexGuard<'_, Noted> {
+    noted.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn failure(path: &WorkspacePath, refused: &Mutex<Option<String>>, error: &Error) -> ToolError {
+fn failure(path: &WorkspacePath, noted: &Mutex<Noted>, error: &Error) -> ToolError {
     let why = error.to_string();
     match error.sqlite_error_code() {
         Some(ErrorCode::AuthorizationForStatementDenied) => {
-            let what = lock(refused).take().unwrap_or(why);
+            let what = lock(noted).refused.take().unwrap_or(why);
             ToolError::denied("StatementNotAllowed", format!("this tool does not allow {what}"))
         }
         Some(ErrorCode::OperationInterrupted) => {

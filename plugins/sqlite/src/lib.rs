@@ -1,9 +1,10 @@
 //! The `sqlite` plugin: queries and changes SQLite databases, by SQLite itself.
 //!
-//! [`database`] opens a file and decides what statements may do, [`rows`] turns values into JSON and
-//! [`schema`] describes tables.
+//! [`database`] opens a file and decides what statements may do, [`destructive`] asks for consent to drop
+//! tables, [`rows`] turns values into JSON and [`schema`] describes tables.
 
 pub mod database;
+pub mod destructive;
 pub mod rows;
 pub mod schema;
 
@@ -113,7 +114,8 @@ impl Sqlite {
     /// Runs statements that change a database.
     ///
     /// # Errors
-    /// As [`Self::query_database`]; `TransactionOpen`.
+    /// As [`Self::query_database`]; `TransactionOpen`; `ConsentRefused` for tables that are dropped or
+    /// emptied.
     fn execute_sql(args: Execute, context: &Context) -> Result<Executed, ToolError> {
         let purpose = if args.create { Purpose::Create } else { Purpose::Write };
         let database = Database::open(context, &args.path, purpose)?;
@@ -121,14 +123,19 @@ impl Sqlite {
         let before = database.connection.total_changes();
         let mut executed =
             Executed { statements: 0, changed_rows: 0, last_insert_rowid: None, returned: None };
+        let (connection, path) = (&database.connection, database.path().as_str());
         let mut batch = Batch::new(&database.connection, &args.sql);
         while let Some(mut statement) = batch.next().map_err(|why| error(&why))? {
             executed.statements += 1;
             args.params.bind(&mut statement)?;
+            let tables = database.actions().begin(connection, path)?;
             let page = rows::page(&mut statement, (0, DEFAULT_ROWS), &error)?;
+            destructive::end(connection, path, &tables)?;
             if statement.column_count() > 0 {
                 executed.returned = Some(page);
             }
+            // What SQLite did meanwhile is not part of the next statement.
+            drop(database.actions());
         }
         executed.changed_rows = database.connection.total_changes() - before;
         let rowid = database.connection.last_insert_rowid();

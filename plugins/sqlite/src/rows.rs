@@ -138,7 +138,7 @@ pub fn page(
     (offset, limit): (usize, usize),
     error: &dyn Fn(&Error) -> ToolError,
 ) -> Result<Page, ToolError> {
-    let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut room = ANSWER_BYTES.saturating_sub(item_bytes(&columns));
     let mut page = Page { columns, ..Page::default() };
     let mut rows: Rows<'_> = statement.raw_query();
