@@ -61,7 +61,8 @@ fn place(script: &str) -> Place {
 }
 
 fn trial(place: Place, settings: &str) -> Trial {
-    let settings = format!("[grants.sqlite]\nfiles = 'write'\n{settings}");
+    let settings =
+        format!("[grants.sqlite]\nfiles = 'write'\nconsent.drop = {{ allow = ['*'] }}\n{settings}");
     Trial::with(place, vec![Packed::built_in("sqlite")], &settings)
 }
 

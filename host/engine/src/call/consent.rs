@@ -274,7 +274,10 @@ impl ConsentGuard {
 impl State {
     /// Whether a request can't be recorded any more.
     fn is_full(&self, request: &ConsentRequest) -> bool {
-        let is_same = |record: &ConsentRecord| *record == recorded(request, record.decision);
+        let is_same = |record: &ConsentRecord| {
+            record.decision != ConsentDecision::TooMany
+                && *record == recorded(request, record.decision)
+        };
         self.records.len() >= MAX_RECORDED && !self.records.iter().any(is_same)
     }
 
