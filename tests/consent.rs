@@ -1,4 +1,4 @@
-//! Consent for actions that no file and no origin shows: the rules of the settings, the answers of users, and
+//! Consent for actions that no file and no origin shows: the rules of the settings, what users decide, and
 //! what plugins, callers and the journal are told. The guest `courier` asks for what it is told to.
 
 use std::pin::Pin;
@@ -164,10 +164,10 @@ fn a_no_is_like_no_grant_for_the_plugin() {
     let (asked, closed) = (trial(ASK), trial(""));
     let user = User::new(&[Err("the person said no: not today")]);
     let no = go(&asked, &asking(&user), steps);
-    let nobody = go(&asked, &RunOptions::default(), steps);
+    let unasked = go(&asked, &RunOptions::default(), steps);
     assert_eq!(decisions(&asked), ["not_asked"]);
     let not_granted = go(&closed, &RunOptions::default(), steps);
-    assert_eq!((&no, &nobody), (&not_granted, &not_granted));
+    assert_eq!((&no, &unasked), (&not_granted, &not_granted));
     assert_eq!(decisions(&closed), ["not_granted"]);
     let said: Vec<Value> = journal(&asked);
     let declined = said.iter().find(|line| line["consents"][0]["decision"] == "declined").unwrap();
@@ -305,7 +305,7 @@ fn a_dry_run_decides_by_the_same_rules() {
     let dry = place.run_with(&["run", "--dry-run", "-"], &envelope("DROP TABLE tmp"));
     assert_eq!(dry.status, 0, "{dry:?}");
     let dry = place.run_with(&["run", "--dry-run", "-"], &envelope("DROP TABLE items"));
-    assert!(dry.status == 3 && dry.stdout.contains("nobody can be asked here"), "{dry:?}");
+    assert!(dry.status == 3 && dry.stdout.contains("no user can be asked here"), "{dry:?}");
     assert!(std::fs::read(place.workspace().join("shop.db")).unwrap() == before);
 }
 

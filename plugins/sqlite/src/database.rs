@@ -94,11 +94,11 @@ const SETTABLE: [&str; 8] = [
 /// What a database is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Reading.
+    /// Reading the database only.
     Read,
-    /// Reading and writing.
+    /// Reading and writing an existing database.
     Write,
-    /// Reading and writing; the file is created if it does not exist.
+    /// Reading and writing. The file is created if it does not exist.
     Create,
 }
 

@@ -38,7 +38,7 @@ pub struct ConsentSettings {
 /// What the rules say about one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConsentRule {
-    /// It is allowed.
+    /// A pattern allows the key.
     Allow,
     /// The user has to be asked.
     Ask,
@@ -57,7 +57,7 @@ impl ConsentSettings {
         }
     }
 
-    /// Checks the patterns.
+    /// Checks the lengths of the patterns.
     ///
     /// # Errors
     /// What is wrong.

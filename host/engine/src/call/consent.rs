@@ -25,7 +25,7 @@ const MAX_RECORDED: usize = 64;
 /// How much is recorded of a class or a key that is not valid, in bytes.
 const MAX_INVALID_BYTES: usize = 100;
 
-/// How many answers are remembered for a session; the oldest ones are forgotten first.
+/// How many approved actions are remembered for a session; the oldest ones are forgotten first.
 const MAX_REMEMBERED: usize = 100;
 
 /// An action that a plugin asks consent for.
@@ -130,7 +130,7 @@ pub struct ConsentGuard {
 /// What happens to requests that the user has to be asked about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Mode {
-    /// They are refused.
+    /// They are refused, because no user can be asked.
     #[default]
     Refuse,
     /// The user is asked.
@@ -298,7 +298,7 @@ impl State {
                 )
             }
             ConsentDecision::NotAsked => {
-                format!("{request}: a person has to be asked, and nobody can be asked here")
+                format!("{request}: a person has to be asked, and no user can be asked here")
             }
             ConsentDecision::NotGranted => format!(
                 "{request}: a person can allow it, or choose to be asked, by patterns under \

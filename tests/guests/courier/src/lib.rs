@@ -67,7 +67,7 @@ fn take(step: &[&str], context: &Context) -> Result<String, String> {
             let answer = consent::request(class, key).map(|()| "yes".to_owned());
             Ok(answer.unwrap_or_else(|error| error.code))
         }
-        // As many as there are, each for another key.
+        // Counts how many of these keys are granted.
         ["consents", class, count] => {
             let count: usize = count.parse().unwrap_or(0);
             let is_granted = |number| consent::request(class, &format!("key {number}")).is_ok();
