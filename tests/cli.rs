@@ -487,7 +487,7 @@ fn tools_are_listed_in_the_format_of_each_client() {
 }
 
 /// The tools that write, of plugins that have others as well.
-const OTHER_WRITERS: [&str; 10] = [
+const OTHER_WRITERS: [&str; 11] = [
     "git_commit__git_commit",
     "history__undo",
     "files__copy_path",
@@ -499,10 +499,11 @@ const OTHER_WRITERS: [&str; 10] = [
     "processes__start_process",
     "processes__stop_process",
     "python__run_python",
+    "sqlite__execute_sql",
 ];
 
 /// All built-in tools.
-const TOOLS: [&str; 55] = [
+const TOOLS: [&str; 58] = [
     "beads.approve_bead",
     "beads.ask_followup",
     "beads.close_bead",
@@ -549,6 +550,9 @@ const TOOLS: [&str; 55] = [
     "report.save_agent_report",
     "shell.bash",
     "shell.run_command",
+    "sqlite.describe_database",
+    "sqlite.execute_sql",
+    "sqlite.query_database",
     "symbols.discover_api",
     "symbols.get_source",
     "symbols.locate_symbol",
@@ -663,7 +667,7 @@ fn plugins_are_listed_and_inspected() {
     // Only built if their languages are available.
     names.retain(|name| !["eslint", "pyflakes"].contains(name));
     let wanted = "beads build builders deno_lint docs edit files git git_commit grep history lint \
-                  lint_agent native-linters pdf processes python report ruff shell symbols team test-runners tests ty web";
+                  lint_agent native-linters pdf processes python report ruff shell sqlite symbols team test-runners tests ty web";
     assert_eq!(names.join(" "), wanted);
     let granted = |name: &str| {
         listed.iter().find(|plugin| plugin["name"] == name).unwrap()["granted"].clone()

@@ -250,11 +250,21 @@ fn explain_names_the_line_of_a_setting() {
         ("greedy", "scan", false, "cofferdam.toml:1 "),
         ("greedy", "scan", false, "`cofferdam policy grant greedy scan` grants it"),
         ("files", "files=write", true, "it came with the host"),
-        ("shell", "process=bash", false, "shells, agents and the network are granted by a person"),
+        (
+            "shell",
+            "process=bash",
+            false,
+            "shells, agents, the network and consent are granted by a person",
+        ),
         ("greedy", "cache", false, "`cofferdam policy grant greedy cache` grants it"),
         ("greedy", "agents=*", false, "`cofferdam policy grant greedy agents=NAME` grants it"),
         ("symbols", "cache", true, "it came with the host"),
-        ("team", "agents=*", false, "shells, agents and the network are granted by a person"),
+        (
+            "team",
+            "agents=*",
+            false,
+            "shells, agents, the network and consent are granted by a person",
+        ),
         ("team", "agents=*", false, "`cofferdam policy grant team agents=NAME` grants it"),
     ] {
         let found = why(&[plugin], capability);

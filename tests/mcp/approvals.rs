@@ -256,3 +256,40 @@ fn a_session_of_one_role_can_not_answer_another_roles_question() {
         assert_eq!(status, 404, "{path}: {body}");
     }
 }
+
+/// The client of a revision without sessions makes the call again with each answer.
+#[test]
+fn consent_is_asked_by_the_result_of_the_call() {
+    let place = Place::new();
+    let create =
+        json!({"path": "a.db", "create": true, "sql": "CREATE TABLE t (a); CREATE TABLE u (a)"});
+    assert_eq!(place.run(&["call", "sqlite.execute_sql", &create.to_string()]).status, 0);
+    configure(
+        &place,
+        "[grants.sqlite.consent]\ndrop = { ask = ['*'] }\n[roles.coder]\ntools = ['*']\n",
+    );
+    let before = fs::read(place.workspace().join("a.db")).unwrap();
+    let server = Server::new(&place, &[]);
+    let args = json!({"path": "a.db", "sql": "DROP TABLE t; DROP TABLE u"});
+    let tool = "sqlite__execute_sql";
+    let first = question(&server, "/mcp", tool, &args);
+    let again = |state: &str, action: &str| {
+        let (_, _, body) = server.ask(&call("/mcp", tool, &args, Some((state, action))));
+        result(&body)
+    };
+    let mut second = again(&first, "accept");
+    let state = second["requestState"].take();
+    let asked = second["inputRequests"].to_string();
+    assert!(asked.contains("a.db: u") && !asked.contains("a.db: t"), "{asked}");
+    assert!(fs::read(place.workspace().join("a.db")).unwrap() == before);
+    let done = again(state.as_str().unwrap(), "accept");
+    assert_eq!(done["isError"], false, "{done}");
+    assert!(fs::read(place.workspace().join("a.db")).unwrap() != before);
+
+    let args = json!({"path": "a.db", "create": true, "sql": "CREATE TABLE t (a); DROP TABLE t"});
+    let state = question(&server, "/mcp", tool, &args);
+    let (_, _, body) = server.ask(&call("/mcp", tool, &args, Some((&state, "decline"))));
+    let refused = result(&body);
+    assert_eq!(refused["isError"], true, "{refused}");
+    assert!(refused.to_string().contains("the person said no"), "{refused}");
+}

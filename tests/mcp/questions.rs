@@ -211,3 +211,48 @@ fn questions_of_killed_servers_are_not_shown() {
     assert_eq!(place.read("ran"), "two\n");
     terminal.end();
 }
+
+/// A plugin asks for consent to one action of its call; a yes for the session is for the same action.
+#[test]
+fn a_terminal_answers_about_an_action_of_a_plugin() {
+    let place = Place::new();
+    let create =
+        json!({"path": "a.db", "create": true, "sql": "CREATE TABLE t (a); CREATE TABLE u (a)"});
+    assert_eq!(place.run(&["call", "sqlite.execute_sql", &create.to_string()]).status, 0);
+    configure(
+        &place,
+        "[grants.sqlite.consent]\ndrop = { ask = ['*'] }\n[roles.coder]\ntools = ['*']\n",
+    );
+    let mut terminal = Terminal::new(&place);
+    let mut session = Session::begun(&place, &json!({}));
+    let change = |session: &mut Session, id: u64, sql: &str| {
+        session.call(id, "sqlite__execute_sql", &json!({"path": "a.db", "sql": sql}));
+    };
+    change(&mut session, 1, "DROP TABLE t");
+    let question = terminal.question();
+    let asked = question["text"].as_str().unwrap();
+    let wanted = "May sqlite.execute_sql go on? The plugin 'sqlite' asks for your consent: drop \"a.db: t\" \
+                  (Drops or empties a table of a database). Its arguments:";
+    assert!(asked.starts_with(wanted), "{asked}");
+    assert_eq!((&question["for_session"], &question["args"]), (&json!(true), &json!(null)));
+    terminal.say("n not today");
+    let answer = session.answer(1);
+    assert!(text(&answer).contains("the person said no: not today"), "{answer}");
+    change(&mut session, 2, "DROP TABLE t; CREATE TABLE t (a)");
+    terminal.question();
+    terminal.say("s");
+    assert_eq!(session.answer(2)["result"]["isError"], false);
+    change(&mut session, 3, "DROP TABLE t; CREATE TABLE t (a)");
+    assert_eq!(session.answer(3)["result"]["isError"], false);
+    // Another table, and another session.
+    change(&mut session, 4, "DROP TABLE u");
+    assert!(terminal.question()["text"].as_str().unwrap().contains("a.db: u"));
+    terminal.say("y");
+    assert_eq!(session.answer(4)["result"]["isError"], false);
+    let mut other = Session::begun(&place, &json!({}));
+    change(&mut other, 1, "DROP TABLE t");
+    terminal.question();
+    terminal.say("n");
+    assert_eq!(other.answer(1)["result"]["isError"], true);
+    terminal.end();
+}

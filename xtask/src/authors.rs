@@ -6,21 +6,16 @@
 //! The result is `target/programs/authors.toml`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use crate::apt::Apt;
 use crate::plugins;
 use crate::process::{announce, ask, native, run};
 use crate::project::{Project, read_text, write};
 use crate::stamp::{Inputs, Stamp};
-use crate::toolchain::Toolchain;
-
-/// Debian's packages for C, as the README of the template names them.
-const C: [&str; 4] = ["clang", "lld", "wasi-libc", "libclang-rt-dev-wasm32"];
+use crate::toolchain::{Toolchain, clang};
 
 /// The entry for a language in `authors.toml`.
 #[derive(Debug, Default, Serialize)]
@@ -77,14 +72,7 @@ pub fn provide(project: &Project) -> Result<()> {
 
 fn c(project: &Project, toolchain: &Toolchain) -> Result<Tools> {
     let component_linker = toolchain.component_linker(project)?;
-    if !links(project)? {
-        let apt = Apt::find().with_context(|| format!("packages {}", C.join(", ")))?;
-        apt.update()?;
-        apt.install(&C)?;
-        if !links(project)? {
-            bail!("clang can't link for wasm32-wasi, although {} are installed", C.join(", "));
-        }
-    }
+    clang::provide(project)?;
     let variables =
         [("COMPONENT_LD".to_owned(), component_linker.display().to_string())].into_iter().collect();
     Ok(Tools { variables, ..Tools::default() })
@@ -124,16 +112,6 @@ fn javascript(project: &Project) -> Result<Tools> {
     Ok(Tools { packages: Some(packages.display().to_string()), ..Tools::default() })
 }
 
-/// Whether clang can link a module for WASI.
-fn links(project: &Project) -> Result<bool> {
-    let directory = project.memory("authors-c");
-    fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
-    let mut clang = native("clang");
-    clang.current_dir(&directory).args(["--target=wasm32-wasi", "-mexec-model=reactor"]);
-    clang.args(["-x", "c", "/dev/null", "-o", "empty.wasm"]);
-    Ok(ask(&mut clang).is_some())
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
@@ -164,6 +142,6 @@ mod tests {
     #[test]
     fn the_readme_names_the_packages_that_the_tests_install() {
         let readme = read_text(&root().join("host/cli/templates/c-tool/README.md")).unwrap();
-        assert!(readme.contains(&C.join(" ")));
+        assert!(readme.contains(&clang::PACKAGES.join(" ")));
     }
 }

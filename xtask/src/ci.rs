@@ -11,11 +11,12 @@ use crate::project::Project;
 use crate::{deny, fuzz, generated, programs, tasks};
 
 /// Crates in other Cargo workspaces, which `cargo --all` does not include.
-pub const APART: [&str; 6] = [
+pub const APART: [&str; 7] = [
     "plugins/backends/deno_lint",
     "plugins/backends/ruff",
     "plugins/backends/ty",
     "plugins/python",
+    "plugins/sqlite",
     "plugins/symbols",
     "tests/smith",
 ];

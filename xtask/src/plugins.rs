@@ -22,8 +22,9 @@ use anyhow::{Context as _, Result, bail};
 
 use self::crates::Crates;
 use self::plugin::{MANIFEST, Plugin};
+use crate::process::announce;
 use crate::project::Project;
-use crate::toolchain::Toolchain;
+use crate::toolchain::{Toolchain, clang};
 
 pub use self::foreign::tools_of;
 pub use self::plugin::tools;
@@ -68,6 +69,9 @@ pub fn compile(
         plugins.retain(is_wanted);
         foreign.retain(is_wanted);
         for (build, plugins) in builds(project, group.packed, plugins) {
+            if !has_compiler(project, &plugins) {
+                continue;
+            }
             compile::compile(project, &toolchain, &build, &plugins)?;
             compiled.extend(plugins.into_iter().map(|plugin| Compiled {
                 plugin,
@@ -83,6 +87,18 @@ pub fn compile(
         }
     }
     Ok(compiled)
+}
+
+/// Whether there is a C compiler, if plugins need one.
+fn has_compiler(project: &Project, plugins: &[Plugin]) -> bool {
+    let Some(plugin) = plugins.iter().find(|plugin| plugin.needs_c) else { return true };
+    match clang::provide(project) {
+        Ok(()) => true,
+        Err(why) => {
+            announce(&format!("leaving out {}: it needs a C compiler: {why:#}", plugin.name));
+            false
+        }
+    }
 }
 
 /// Packs components with the host's command.
@@ -154,6 +170,7 @@ mod tests {
             name: name.to_owned(),
             package: String::new(),
             artifact: String::new(),
+            needs_c: false,
             directory: PathBuf::new(),
             workspace: workspace.into(),
             described_by: Vec::new(),

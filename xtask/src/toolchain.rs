@@ -6,6 +6,7 @@
 //! used through its own directory, never through rustup's proxies, so that no setting of the
 //! toolchain that built xtask has an effect.
 
+pub mod clang;
 mod debian;
 mod rustup;
 

@@ -323,7 +323,7 @@ fn answer(workspace: &Workspace, output: &Output) -> Result<(), CliError> {
 }
 
 fn show_question(id: &str, question: &Question, output: &Output) -> Result<(), CliError> {
-    let Question { tool, session, client, role, text, for_session, args } = question;
+    let Question { tool, session, client, role, text, for_session, args, .. } = question;
     if output.format() == Format::Json {
         return output.json(&json!({
             "question": id, "tool": tool, "session": session, "client": client, "role": role,

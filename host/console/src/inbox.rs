@@ -72,7 +72,7 @@ fn of_questions(console: &Console, questions: &Questions) -> Markup {
 }
 
 fn of_question(console: &Console, id: &str, question: &Question) -> Markup {
-    let Question { tool, session, client, role, text: asked, for_session, args: _ } = question;
+    let Question { tool, session, client, role, text: asked, for_session, .. } = question;
     let reason = format!("reason-{id}");
     html! {
         article class="card asks" {
@@ -92,7 +92,10 @@ fn of_question(console: &Console, id: &str, question: &Question) -> Markup {
                 button name="answer" value="no" class="reject" { "No" }
                 button name="answer" value="once" class="accept" { "Yes, this call" }
                 @if *for_session {
-                    button name="answer" value="session" { "Yes, and later calls of this tool in this session" }
+                    button name="answer" value="session" {
+                        @if question.is_consent { "Yes, and the same again in this session" }
+                        @else { "Yes, and later calls of this tool in this session" }
+                    }
                 }
             }
             @if let Some(exact) = question.exact() { (for_a_time(console, id, &exact)) }

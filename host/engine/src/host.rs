@@ -14,6 +14,7 @@
 //! | [`approver`], [`approval`] | calls that the user has to approve |
 //! | [`executed`] | calls that write files which other programs execute |
 //! | [`paused`] | calls that wait for the user between two calls of other tools |
+//! | [`consents`] | actions that plugins ask consent for |
 //! | [`flows`] | calls that would send what may hold a secret |
 //! | [`repeats`] | how often a tool is called with the same argument |
 //! | [`commit`] | beginning and committing transactions |
@@ -29,6 +30,7 @@ mod call;
 mod cancel;
 mod commit;
 mod config;
+mod consents;
 mod context;
 mod ended;
 mod execute;

@@ -207,7 +207,7 @@ impl ClientApprover {
         let params = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message: message(proposal),
-            requested_schema: form(proposal.for_session && self.has_session),
+            requested_schema: form(later(proposal).filter(|_| self.has_session)),
         };
         match &self.channel {
             Channel::None => self.wait(Way::Terminal, params, proposal).await,
@@ -319,7 +319,9 @@ impl ClientApprover {
     /// Leaves the question for a user at a terminal, if there is one.
     async fn ask_at_terminal(&self, proposal: &Proposal) -> Option<AskedQuestion> {
         let for_session = proposal.for_session && self.has_session;
-        let is_short = for_session && CallPattern::exact(&proposal.args).is_some();
+        let is_short = for_session
+            && proposal.consent.is_none()
+            && CallPattern::exact(&proposal.args).is_some();
         let question = Question {
             tool: proposal.tool.clone(),
             session: self.session.clone(),
@@ -328,6 +330,7 @@ impl ClientApprover {
             text: message(proposal),
             for_session,
             args: is_short.then(|| proposal.args.clone()),
+            is_consent: proposal.consent.is_some(),
         };
         let offer = Arc::clone(&self.call.offer);
         let asked = blocking(move || offer.host.workspace().ask(&question)).await;
@@ -461,12 +464,20 @@ fn unasked(why: impl std::fmt::Display) -> String {
     format!("the person could not be asked: {why}")
 }
 
-/// The form of a question. Nothing in it is required: a client that shows only yes and no has that.
-fn form(for_session: bool) -> ElicitationSchema {
-    let mut choices = vec![(ONCE, "Yes, this call"), (NO, "No")];
-    if for_session {
-        choices.insert(1, (FOR_SESSION, "Yes, and later calls of this tool in this session"));
+/// What else a yes can be for in this session.
+fn later(proposal: &Proposal) -> Option<&'static str> {
+    match (&proposal.consent, proposal.for_session) {
+        (_, false) => None,
+        (Some(_), true) => Some("Yes, and the same again in this session"),
+        (None, true) => Some("Yes, and later calls of this tool in this session"),
     }
+}
+
+/// The form of a question, with what else a yes can be for. Nothing in it is required: a client that shows only yes and no has that.
+fn form(later: Option<&str>) -> ElicitationSchema {
+    let mut choices = vec![(ONCE, "Yes, this call")];
+    choices.extend(later.map(|later| (FOR_SESSION, later)));
+    choices.push((NO, "No"));
     let choices: Vec<Value> =
         choices.iter().map(|(value, title)| json!({"const": value, "title": title})).collect();
     let form = json!({
@@ -531,10 +542,14 @@ fn declined(reason: Option<&str>) -> Failure {
 /// Returns the text for the user: the tool, and what it would change or its arguments. Characters that
 /// hide text are escaped.
 fn message(proposal: &Proposal) -> String {
-    let Proposal { tool, args, diff, flow, .. } = proposal;
-    let question = match flow {
-        Some(flow) => format!("May {tool} go on? Note that {flow}."),
-        None => format!("May {tool} be called?"),
+    let Proposal { tool, args, diff, flow, consent, .. } = proposal;
+    let question = match (flow, consent) {
+        (Some(flow), _) => format!("May {tool} go on? Note that {flow}."),
+        (None, Some(request)) => {
+            let plugin = &request.plugin;
+            format!("May {tool} go on? The plugin '{plugin}' asks for your consent: {request}.")
+        }
+        (None, None) => format!("May {tool} be called?"),
     };
     let (what, text) = match diff {
         Some(diff) if diff.is_empty() => ("It changes nothing. Its arguments", args.to_string()),
@@ -563,6 +578,7 @@ mod tests {
             change: None,
             tree: None,
             flow: None,
+            consent: None,
             for_session: false,
             paused: None,
         }
@@ -643,7 +659,8 @@ mod tests {
             assert_eq!(decide(answer.clone()), wanted.map_err(str::to_owned), "{answer}");
         }
         let values = |for_session| {
-            let form = serde_json::to_value(form(for_session)).unwrap();
+            let asked = Proposal { for_session, ..proposal(None) };
+            let form = serde_json::to_value(form(later(&asked))).unwrap();
             assert!(form["required"].as_array().is_none_or(Vec::is_empty), "{form}");
             let choices = form["properties"][ANSWER]["oneOf"].as_array().unwrap();
             choices.iter().map(|choice| choice["const"].clone()).collect::<Vec<_>>()

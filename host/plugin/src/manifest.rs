@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use cofferdam_core::envelope::Dialect;
-use cofferdam_core::policy::{BackendKind, Capabilities, Files, LimitSettings};
+use cofferdam_core::policy::{
+    BackendKind, Capabilities, Files, LimitSettings, check_consent_classes,
+};
 use cofferdam_core::schema::{Schema, escape};
 
 /// The name of the custom section.
@@ -257,9 +259,9 @@ impl<S> Manifest<S> {
             }
             problems.extend(tool.problems(&field));
         }
-        for (index, agent) in self.requests.agents.iter().enumerate() {
-            problems.extend(check_agent(index, agent));
-        }
+        let agents = self.requests.agents.iter().enumerate();
+        problems.extend(agents.filter_map(|(index, agent)| check_agent(index, agent)));
+        problems.extend(check_classes(&self.requests.consent));
         for (index, tool) in self.tools.iter().enumerate().filter(|(_, tool)| tool.agents) {
             if self.requests.agents.is_empty() {
                 let field = Field::new(format!("/tools/{index}/agents"));
@@ -373,6 +375,14 @@ fn check_agent(index: usize, name: &str) -> Option<ManifestError> {
     let name = cofferdam_text::shorten(name, 80);
     let field = Field::new(format!("/requests/agents/{index}")).named("requests.agents");
     (!is_name).then(|| field.invalid(format!("holds '{name}', which is no agent's name")))
+}
+
+/// Checks the classes of actions that a plugin asks consent for.
+fn check_classes(classes: &BTreeMap<String, String>) -> Option<ManifestError> {
+    let (class, why) = check_consent_classes(classes).err()?;
+    let field = Field::new(format!("/requests/consent/{}", escape(&class)));
+    let class = cofferdam_text::shorten(&class, 80);
+    Some(field.named("requests.consent").invalid(format!("holds '{class}', which {why}")))
 }
 
 /// Whether this is a valid name of a plugin, a tool, a backend or a language.
@@ -496,6 +506,16 @@ mod tests {
                 "/tools/0/agents",
                 json!(true),
                 "gives tasks to agents, but the plugin requests none (agents)",
+            ),
+            (
+                "/requests",
+                json!({"consent": {"Drop": "Drops"}}),
+                "holds 'Drop', which is no name of a class",
+            ),
+            (
+                "/requests",
+                json!({"consent": {"drop": "a\u{202e}b"}}),
+                "control characters in its description",
             ),
             ("/requests", json!({"http": ["http://a.example"]}), "'http://a.example' is no origin"),
             ("/tools/0/fallbacks", json!({"Code": "A reason"}), "'A reason' is not of the form"),

@@ -63,6 +63,9 @@ pub struct Question {
     pub for_session: bool,
     /// The arguments of the call, if calls like it can be approved for a time.
     pub args: Option<Value>,
+    /// Whether it is about one action of the call: then a yes for the session is for the same action.
+    #[serde(default)]
+    pub is_consent: bool,
 }
 
 /// The longest time for which calls are approved, in minutes.

@@ -38,6 +38,7 @@ pub mod answer;
 pub mod backend;
 pub mod background;
 pub mod cache;
+pub mod consent;
 pub mod git;
 pub mod http;
 pub mod process;

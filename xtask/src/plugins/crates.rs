@@ -13,6 +13,8 @@ use crate::process::{cargo, output};
 pub struct Crate {
     pub package: String,
     pub artifact: String,
+    /// Whether it contains C, by `[package.metadata.xtask]`.
+    pub needs_c: bool,
 }
 
 /// The crates of a workspace that build a component, by directory.
@@ -42,7 +44,8 @@ impl Crates {
             let manifest = package["manifest_path"].as_str().context("no manifest_path")?;
             let directory = Path::new(manifest).parent().context("no directory")?;
             if let Some(artifact) = component_target(&package["targets"]) {
-                let found = Crate { package: name.to_owned(), artifact };
+                let needs_c = package["metadata"]["xtask"]["c-compiler"] == true;
+                let found = Crate { package: name.to_owned(), artifact, needs_c };
                 by_directory.insert(directory.to_owned(), found);
             }
         }
@@ -79,7 +82,11 @@ mod tests {
     fn crates_that_build_a_component_are_known_by_directory() {
         let crates = Crates::parse(METADATA).unwrap();
         assert_eq!(crates.workspace, Path::new("/w"));
-        let files = Crate { package: "cofferdam-files".into(), artifact: "cofferdam_files".into() };
+        let files = Crate {
+            package: "cofferdam-files".into(),
+            artifact: "cofferdam_files".into(),
+            needs_c: false,
+        };
         assert_eq!(crates.by_directory, BTreeMap::from([("/w/plugins/files".into(), files)]));
         for broken in ["", "{}", r#"{"workspace_root": "/w", "packages": [{}]}"#] {
             assert!(Crates::parse(broken).is_err(), "{broken}");

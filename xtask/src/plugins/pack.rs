@@ -70,6 +70,7 @@ mod tests {
             name: "files".to_owned(),
             package: String::new(),
             artifact: String::new(),
+            needs_c: false,
             directory: PathBuf::new(),
             workspace: PathBuf::new(),
             described_by: Vec::new(),

@@ -39,6 +39,8 @@ pub struct Plugin {
     pub package: String,
     /// The name of the file that cargo builds, without its extension.
     pub artifact: String,
+    /// Whether building it takes a C compiler.
+    pub needs_c: bool,
     pub directory: PathBuf,
     pub workspace: PathBuf,
     /// The manifest and the schemas that it names.
@@ -48,7 +50,7 @@ pub struct Plugin {
 impl Plugin {
     pub fn read(directory: &Path, crates: &Crates) -> Result<Self> {
         let (name, described_by) = described(directory)?;
-        let Some(Crate { package, artifact }) = crates.by_directory.get(directory) else {
+        let Some(Crate { package, artifact, needs_c }) = crates.by_directory.get(directory) else {
             bail!(
                 "{} is no member of the workspace {}, or builds no component (it needs \
                  crate-type \"cdylib\")",
@@ -60,6 +62,7 @@ impl Plugin {
             name,
             package: package.clone(),
             artifact: artifact.clone(),
+            needs_c: *needs_c,
             directory: directory.to_owned(),
             workspace: crates.workspace.clone(),
             described_by,
@@ -73,6 +76,7 @@ impl Plugin {
             name,
             package: String::new(),
             artifact: String::new(),
+            needs_c: false,
             directory: directory.to_owned(),
             workspace: directory.to_owned(),
             described_by,
@@ -196,7 +200,7 @@ mod tests {
         write(&root.join("files/plugin.toml"), manifest).unwrap();
         write(&root.join("sdk/Cargo.toml"), "").unwrap();
         write(&root.join("in-python/plugin.toml"), "").unwrap();
-        let known = Crate { package: "p".into(), artifact: "a".into() };
+        let known = Crate { package: "p".into(), artifact: "a".into(), needs_c: false };
         let crates = Crates {
             workspace: root.to_owned(),
             by_directory: BTreeMap::from([(root.join("files"), known)]),

@@ -72,7 +72,7 @@ Examples:
         /// A component, a project's folder, or a plugin's name
         #[arg(value_name = "PLUGIN")]
         name: String,
-        /// Grant the programs and origins that it requests as well, for this test
+        /// Grant the programs, origins and consent that it requests as well, for this test
         #[arg(long)]
         grant_requests: bool,
     },
@@ -271,7 +271,7 @@ pub struct Accepted {
 pub struct Granting {
     /// Grant this of what it asks for (may be repeated): files=read, files=write, scan,
     /// process=PROGRAM, backends=KIND, cache, history, git-commit, background, tools,
-    /// agents=NAME, http=ORIGIN, or all
+    /// agents=NAME, http=ORIGIN, consent=CLASS, or all
     #[arg(long, value_name = "CAPABILITY", conflicts_with = "deny")]
     pub grant: Vec<Granted>,
     /// Grant nothing of what it asks for

@@ -118,6 +118,7 @@ fn set_capabilities(entry: &mut dyn TableLike, granted: &Capabilities) {
         agents,
         http,
         any_origin: _,
+        consent,
     } = granted;
     set(entry, "files", (*files > Files::None).then(|| files.to_string().into()));
     set(entry, "scan", scan.then(|| true.into()));
@@ -137,6 +138,30 @@ fn set_capabilities(entry: &mut dyn TableLike, granted: &Capabilities) {
     set(entry, "tools", tools.then(|| true.into()));
     set_names(entry, "agents", agents.clone());
     set_names(entry, "http", http.iter().map(ToString::to_string).collect());
+    set_consent(entry, consent.keys().map(String::as_str).collect());
+}
+
+/// Makes the entry have rules for exactly these classes. A new class is one that the user is asked about;
+/// rules that are there stay.
+fn set_consent(entry: &mut dyn TableLike, classes: BTreeSet<&str>) {
+    const CONSENT: &str = "consent";
+    if classes.is_empty() {
+        entry.remove(CONSENT);
+        return;
+    }
+    if !entry.contains_key(CONSENT) {
+        entry.insert(CONSENT, Item::Value(InlineTable::new().into()));
+    }
+    let Some(rules) = entry.get_mut(CONSENT).and_then(Item::as_table_like_mut) else { return };
+    let known: Vec<String> = rules.iter().map(|(class, _)| class.to_owned()).collect();
+    for class in known.iter().filter(|class| !classes.contains(class.as_str())) {
+        rules.remove(class);
+    }
+    for class in classes.into_iter().filter(|class| !known.iter().any(|known| known == class)) {
+        let mut asked = InlineTable::new();
+        asked.insert("ask", ["*"].into_iter().collect::<Array>().into());
+        rules.insert(class, Item::Value(asked.into()));
+    }
 }
 
 /// Removes the rules about programs that are not granted: such a rule is an error.
@@ -326,7 +351,7 @@ pub fn set_grant(
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use cofferdam_core::policy::{Capability, OriginSettings};
+    use cofferdam_core::policy::{Capability, ConsentSettings, OriginSettings};
 
     fn set(words: &[&str]) -> Capabilities {
         words.iter().map(|word| word.parse::<Capability>().unwrap()).collect()
@@ -410,7 +435,8 @@ mod tests {
     const FULL: &str = "[limits]\ncall-ms = 100\n\n# of a\n[grants.a]\nfiles = 'write'\nscan = true\n\
         process = ['git', 'ruff']\narguments.git = { allow = ['status'] }\nstarts.ruff = []\n\
         environment = ['TOKEN']\nbackends = ['linter']\ncache = true\n\
-        history = true\ngit-commit = true\nbackground = true\ntools = true\nagents = ['*', 'qa']\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
+        history = true\ngit-commit = true\nbackground = true\ntools = true\nagents = ['*', 'qa']\n\
+        consent.drop = { allow = ['a: *'], ask = ['*'] }\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
         headers = { Authorization = '${TOKEN}' }\naddress = '127.0.0.1:1'\ntimeout-ms = 5\n\n\
         [[grants.a.network]]\nprograms = ['git']\nbundle = 'npm'\n\n\
         [grants.b]\nenvironment = ['MINE']\n";
@@ -441,8 +467,10 @@ mod tests {
             agents,
             http,
             network,
+            consent,
             config,
         } = &full;
+        assert!(!consent["drop"].allow.is_empty());
         assert!(config.is_empty() && !arguments.is_empty() && !starts.is_empty());
         assert!(
             *files > Files::None
@@ -469,12 +497,15 @@ mod tests {
             let all = with_grant(&text, "a", &full.capabilities(), owner).unwrap();
             let again = entry(&all).unwrap();
             assert_eq!(again.capabilities(), full.capabilities());
-            assert!(again.network.is_empty());
+            assert!(again.network.is_empty() && again.consent["drop"].allow.is_empty());
             assert!(again.environment.is_empty() && again.http[0].headers.is_empty(), "{all}");
             assert!(again.arguments.is_empty() && again.starts.is_empty(), "{all}");
         }
-        // Revokes one capability after the other.
-        let (mut text, mut granted) = (FULL.to_owned(), full.capabilities());
+    }
+
+    #[test]
+    fn one_capability_after_the_other_is_revoked() {
+        let (mut text, mut granted) = (FULL.to_owned(), entry(FULL).unwrap().capabilities());
         let all: Vec<Capability> = granted.each().collect();
         for each in [Capability::Files(Files::Read)].into_iter().chain(all) {
             granted.remove(&each);
@@ -509,6 +540,7 @@ mod tests {
     #[test]
     fn another_plugin_of_the_same_name_inherits_nothing() {
         let full = entry(FULL).unwrap().capabilities();
+        let asked = || ConsentSettings { ask: vec!["*".to_owned()], ..ConsentSettings::default() };
         for granted in [set(&["process=git", "http=https://a.example"]), set(&["cache"]), full] {
             for before in [FULL.to_owned(), FULL.replace("grants.a", "grants.'a'")] {
                 let text = with_grant(&before, "a", &granted, Owner::Other).unwrap();
@@ -529,6 +561,7 @@ mod tests {
                     agents: granted.agents.clone(),
                     http: granted.http.iter().cloned().map(OriginSettings::new).collect(),
                     network: Vec::new(),
+                    consent: granted.consent.keys().map(|class| (class.clone(), asked())).collect(),
                     config: BTreeMap::new(),
                 };
                 assert_eq!(left, wanted, "{text}");

@@ -9,7 +9,9 @@ use super::check::MANIFEST;
 use crate::args::{Format, Global};
 use crate::output::Output;
 use crate::{CliError, exit, setup};
-use cofferdam_core::policy::{BackendKind, Capabilities, GrantSettings, OriginSettings, Settings};
+use cofferdam_core::policy::{
+    BackendKind, Capabilities, ConsentSettings, GrantSettings, OriginSettings, Settings,
+};
 use cofferdam_engine::conformance::{self, Outcome, Tried, Verdict};
 use cofferdam_engine::host::{Config, Host};
 use cofferdam_plugin::manifest::Manifest;
@@ -159,6 +161,7 @@ fn manifest(
             agents: _,
             http,
             any_origin: _,
+            consent,
         } = manifest.requests.clone();
         let mut grant = GrantSettings {
             files,
@@ -173,6 +176,8 @@ fn manifest(
         if grant_requests {
             grant.process = process;
             grant.http = http.into_iter().map(OriginSettings::new).collect();
+            let every = || ConsentSettings { allow: vec!["*".to_owned()], ask: Vec::new() };
+            grant.consent = consent.into_keys().map(|class| (class, every())).collect();
         }
         let grants = [(manifest.name.clone(), grant)].into();
         settings.push(Settings { grants, ..Settings::default() });

@@ -9,7 +9,9 @@ use crate::args::Global;
 use crate::config::{Layers, grants};
 use crate::output::Output;
 use crate::{CliError, exit, setup};
-use cofferdam_core::policy::{Capability, NetworkRules, Policy, ProgramRules, SecretSettings};
+use cofferdam_core::policy::{
+    Capability, ConsentSettings, NetworkRules, Policy, ProgramRules, SecretSettings,
+};
 use cofferdam_engine::host::Host;
 use cofferdam_engine::journal::{Entry, Journal};
 use cofferdam_plugin::registry::{Plugin, ToolEntry};
@@ -182,6 +184,13 @@ fn narrowed(rules: &ProgramRules, capability: &Capability) -> String {
     if keys.is_empty() { String::new() } else { format!(", narrowed by {}", keys.join(", ")) }
 }
 
+/// The patterns of a class that is granted, for an explanation.
+fn patterns(consent: &BTreeMap<String, ConsentSettings>, capability: &Capability) -> String {
+    let Capability::Consent { class, .. } = capability else { return String::new() };
+    let Some(ConsentSettings { allow, ask }) = consent.get(class) else { return String::new() };
+    format!(": allow = {allow:?}, ask = {ask:?}; other keys are refused")
+}
+
 fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value> {
     let name = &plugin.manifest.name;
     let requests = &plugin.manifest.requests;
@@ -190,12 +199,16 @@ fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value>
     let at = |capability: &Capability| {
         said.map(|(file, _)| place(file, &["grants", name, capability.key()])).unwrap_or_default()
     };
-    let rules = policy.program_rules(name);
+    let (rules, consent) = (policy.program_rules(name), policy.consent(name));
     let explain = |capability: &Capability| -> String {
         let grant = format!("`cofferdam policy grant {name} {}` grants it", capability.to_grant());
         match (&said, granted.holds(capability)) {
+            (Some((_, settings)), true) if !settings.capabilities().holds(capability) => {
+                "it came with the host, and nothing says otherwise".to_owned()
+            }
             (Some(_), true) => {
-                format!("{} grants it{}", at(capability), narrowed(&rules, capability))
+                let narrowed = narrowed(&rules, capability);
+                format!("{} grants it{narrowed}{}", at(capability), patterns(&consent, capability))
             }
             (None, true) => "it came with the host, and nothing says otherwise".to_owned(),
             (Some((_, settings)), false) if settings.capabilities().holds(capability) => {
@@ -206,7 +219,9 @@ fn capabilities(policy: &Policy, layers: &Layers, plugin: &Plugin) -> Vec<Value>
                 at(capability)
             ),
             (None, false) if plugin.built_in => {
-                format!("shells, agents and the network are granted by a person only; {grant}")
+                format!(
+                    "shells, agents, the network and consent are granted by a person only; {grant}"
+                )
             }
             (None, false) => format!("nothing grants it; {grant}"),
         }

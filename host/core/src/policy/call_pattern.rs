@@ -56,10 +56,7 @@ fn escaped(args: &Value) -> Value {
 
 fn fits(pattern: &Value, value: &Value) -> bool {
     match (pattern, value) {
-        (Value::String(pattern), Value::String(text)) => {
-            let fits = |wanted: &Option<u8>, byte: &u8| *wanted == Some(*byte);
-            wildcard(&elements(pattern), text.as_bytes(), Option::is_none, fits)
-        }
+        (Value::String(pattern), Value::String(text)) => matches(pattern, text),
         (Value::Array(patterns), Value::Array(values)) => {
             patterns.len() == values.len()
                 && patterns.iter().zip(values).all(|(pattern, value)| fits(pattern, value))
@@ -72,6 +69,13 @@ fn fits(pattern: &Value, value: &Value) -> bool {
         }
         _ => pattern == value,
     }
+}
+
+/// Whether a text matches a pattern, in which `*` stands for any characters, and `\*` and `\\` for `*` and
+/// `\`.
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
+    let fits = |wanted: &Option<u8>, byte: &u8| *wanted == Some(*byte);
+    wildcard(&elements(pattern), text.as_bytes(), Option::is_none, fits)
 }
 
 /// The bytes of a pattern; `None` stands for any number of them.

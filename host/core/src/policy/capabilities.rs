@@ -1,6 +1,6 @@
 //! The capabilities that an instance can be linked with, and the intersection of two sets of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -122,6 +122,10 @@ pub struct Capabilities {
     /// those that the user grants by name. This itself is never granted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub any_origin: bool,
+    /// Classes of actions that no file and no origin shows, and for which consent may be asked through
+    /// `cofferdam:host/consent`: each with what users are told about it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub consent: BTreeMap<String, String>,
 }
 
 impl Capabilities {
@@ -139,6 +143,7 @@ impl Capabilities {
         agents: BTreeSet::new(),
         http: BTreeSet::new(),
         any_origin: false,
+        consent: BTreeMap::new(),
     };
 
     /// The intersection of both sets.
@@ -166,12 +171,13 @@ impl Capabilities {
                 _ => &self.http & &other.http,
             },
             any_origin: self.any_origin && other.any_origin,
+            consent: described(&self.consent, &other.consent),
         }
     }
 
     /// What a built-in plugin gets of its requests if the settings have no entry for it: no shell,
     /// which could run any other program, no program that is left running, no agent, which can do
-    /// everything that the operator can, and no network.
+    /// everything that the operator can, no network, and no consent.
     #[must_use]
     pub(super) fn unasked(&self) -> Self {
         let Self {
@@ -187,6 +193,7 @@ impl Capabilities {
             agents: _,
             http: _,
             any_origin: _,
+            consent: _,
         } = self.clone();
         let process = process.into_iter().filter(|program| !is_shell(program)).collect();
         Self { files, scan, process, backends, cache, history, tools, ..Self::NONE }
@@ -206,6 +213,18 @@ impl Capabilities {
     pub(super) fn every_agent(&self) -> bool {
         self.agents.contains(EVERY_AGENT)
     }
+}
+
+/// The classes that are in both sets. A grant has no descriptions.
+fn described(
+    left: &BTreeMap<String, String>,
+    right: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let both = left.iter().filter_map(|(class, said)| {
+        let other = right.get(class)?;
+        Some((class.clone(), if said.is_empty() { other.clone() } else { said.clone() }))
+    });
+    both.collect()
 }
 
 /// Stands for all agents of the settings.

@@ -5,7 +5,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::capabilities::EVERY_AGENT;
-use super::{BackendKind, Capabilities, Files, Origin, OriginError, is_agent_name};
+use super::{
+    BackendKind, Capabilities, Files, Origin, OriginError, is_agent_name, is_consent_class,
+};
 
 /// A capability that can be granted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +37,13 @@ pub enum Capability {
     /// Written as `http=*`: requested by plugins that can't name their origins, and never granted
     /// itself.
     AnyOrigin,
+    /// Written as `consent=drop` and the like: a class of actions that the plugin asks consent for.
+    Consent {
+        /// The name of the class.
+        class: String,
+        /// What its manifest says about it; empty in a grant.
+        description: String,
+    },
 }
 
 /// The text is not a capability.
@@ -44,7 +53,7 @@ pub enum CapabilityError {
     #[error(
         "'{0}' is no capability; there are files=read, files=write, scan, process=PROGRAM, \
          backends=linter, backends=test-runner, backends=builder, cache, history, git-commit, \
-         background, tools, agents=NAME and http=https://HOST"
+         background, tools, agents=NAME, http=https://HOST and consent=CLASS"
     )]
     Unknown(String),
     /// Its origin is invalid.
@@ -67,6 +76,7 @@ impl fmt::Display for Capability {
             Self::Agent(name) => write!(f, "agents={name}"),
             Self::Http(origin) => write!(f, "http={origin}"),
             Self::AnyOrigin => f.write_str("http=*"),
+            Self::Consent { class, .. } => write!(f, "consent={class}"),
         }
     }
 }
@@ -98,6 +108,9 @@ impl FromStr for Capability {
                 Ok(Self::Agent(name.to_owned()))
             }
             ("http", origin) => Ok(Self::Http(origin.parse()?)),
+            ("consent", class) if is_consent_class(class) => {
+                Ok(Self::Consent { class: class.to_owned(), description: String::new() })
+            }
             _ => Err(unknown()),
         }
     }
@@ -118,6 +131,7 @@ impl Capability {
             Self::Tools => "tools",
             Self::Agent(_) => "agents",
             Self::Http(_) | Self::AnyOrigin => "http",
+            Self::Consent { .. } => "consent",
         }
     }
 
@@ -175,6 +189,12 @@ impl Capability {
                  http=https://HOST"
                     .to_owned()
             }
+            Self::Consent { class, description } if description.is_empty() => {
+                format!("actions of the class {class}, after it has asked for consent")
+            }
+            Self::Consent { class, description } => {
+                format!("{description} (the class {class}), after it has asked for consent")
+            }
         }
     }
 }
@@ -197,6 +217,7 @@ impl Capabilities {
             agents,
             http,
             any_origin,
+            consent,
         } = self;
         (*files > Files::None)
             .then_some(Capability::Files(*files))
@@ -212,6 +233,10 @@ impl Capabilities {
             .chain(agents.iter().cloned().map(Capability::Agent))
             .chain(http.iter().cloned().map(Capability::Http))
             .chain(any_origin.then_some(Capability::AnyOrigin))
+            .chain(consent.iter().map(|(class, description)| Capability::Consent {
+                class: class.clone(),
+                description: description.clone(),
+            }))
     }
 
     /// Whether the set includes a capability, or more of its kind.
@@ -229,6 +254,7 @@ impl Capabilities {
             Capability::Agent(name) => self.every_agent() || self.agents.contains(name),
             Capability::Http(origin) => self.any_origin || self.http.contains(origin),
             Capability::AnyOrigin => self.any_origin,
+            Capability::Consent { class, .. } => self.consent.contains_key(class),
         }
     }
 
@@ -269,6 +295,9 @@ impl Capabilities {
                 self.http.remove(origin);
             }
             Capability::AnyOrigin => self.any_origin = false,
+            Capability::Consent { class, .. } => {
+                self.consent.remove(class);
+            }
         }
     }
 }
@@ -298,6 +327,12 @@ impl FromIterator<Capability> for Capabilities {
                     set.http.insert(origin);
                 }
                 Capability::AnyOrigin => set.any_origin = true,
+                Capability::Consent { class, description } => {
+                    let said: &mut String = set.consent.entry(class).or_default();
+                    if said.is_empty() {
+                        *said = description;
+                    }
+                }
             }
         }
         set
@@ -331,6 +366,7 @@ mod tests {
             "agents=code-implementer",
             "agents=qa",
             "http=https://a.example",
+            "consent=drop",
         ];
         let words: Vec<String> =
             set(&all).each().map(|capability| capability.to_string()).collect();
@@ -346,7 +382,7 @@ mod tests {
             ("scan=true", "no capability"),
             ("process=", "no capability"),
             ("backends=linters", "no capability"),
-            ("cache=true", "background, tools, agents=NAME and http=https://HOST"),
+            ("cache=true", "background, tools, agents=NAME, http=https://HOST and consent=CLASS"),
             ("tools=files.*", "no capability"),
             ("agents", "no capability"),
             ("agents=", "no capability"),
@@ -355,6 +391,8 @@ mod tests {
             ("http=example.org", "begin with https://"),
             ("http=https://*.example", "letters, digits"),
             ("http=*", "begin with https://"),
+            ("consent=", "no capability"),
+            ("consent=*", "no capability"),
         ] {
             let error = text.parse::<Capability>().unwrap_err().to_string();
             assert!(error.contains(wanted), "{text}: {error}");
@@ -405,6 +443,7 @@ mod tests {
             agents: ["*".to_owned(), "qa".to_owned()].into(),
             http: "https://a.example".parse().into_iter().collect(),
             any_origin: true,
+            consent: [("drop".to_owned(), "Drops a table".to_owned())].into(),
         }
     }
 

@@ -10,6 +10,7 @@ mod backends;
 mod call_pattern;
 mod capabilities;
 mod capability;
+mod consent;
 mod denial;
 mod executed;
 pub mod git;
@@ -41,6 +42,9 @@ pub use backends::Choices;
 pub use call_pattern::CallPattern;
 pub use capabilities::{BackendKind, Capabilities, Files};
 pub use capability::{Capability, CapabilityError};
+pub use consent::{
+    ConsentRule, ConsentSettings, MAX_CONSENT_KEY_BYTES, check_consent_classes, is_consent_class,
+};
 pub use denial::{Denial, GrantList};
 pub use executed::{Executed, executed_by, may_lead_to_executed};
 pub use limits::{HistorySettings, LimitKey, LimitSettings, Limits, Retention};
@@ -277,6 +281,11 @@ impl Policy {
         self.grants.get(plugin).map_or(&[], |grant| &grant.network)
     }
 
+    /// The rules about actions that a plugin asks consent for, by class.
+    pub fn consent(&self, plugin: &str) -> BTreeMap<String, ConsentSettings> {
+        self.grants.get(plugin).map(|grant| grant.consent.clone()).unwrap_or_default()
+    }
+
     /// What a plugin reads as its configuration.
     pub fn config(&self, plugin: &str) -> BTreeMap<String, String> {
         self.grants.get(plugin).map(|grant| grant.config.clone()).unwrap_or_default()
@@ -335,8 +344,8 @@ impl Policy {
 
     /// The most that a plugin gets: what it requests and the user grants. Unless the settings say
     /// otherwise, a built-in plugin is granted what it requests except shells, agents and the network,
-    /// and another plugin nothing. Settings with nothing but a network for its programs say nothing
-    /// else.
+    /// and another plugin nothing. Settings with nothing but a network for its programs and rules about
+    /// consent say nothing else.
     pub fn capabilities(
         &self,
         plugin: &str,
@@ -344,7 +353,9 @@ impl Policy {
         requests: &Capabilities,
     ) -> Capabilities {
         match self.grants.get(plugin) {
-            Some(grant) if built_in && grant.is_only_network() => requests.unasked(),
+            Some(grant) if built_in && grant.is_only_rules() => {
+                requests.unasked().join(&requests.meet(&grant.capabilities()))
+            }
             Some(grant) => requests.meet(&grant.capabilities()),
             None if built_in => requests.unasked(),
             None => Capabilities::NONE,

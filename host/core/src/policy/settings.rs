@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    ArgumentSettings, BackendKind, Capabilities, Executed, Files, HistorySettings, LimitSettings,
-    NetworkSettings, Origin, OriginSettings, ProgramRules, SecretSettings, header_parts,
+    ArgumentSettings, BackendKind, Capabilities, ConsentSettings, Executed, Files, HistorySettings,
+    LimitSettings, NetworkSettings, Origin, OriginSettings, ProgramRules, SecretSettings,
+    header_parts, is_consent_class,
 };
 
 /// The settings of a workspace or of a user.
@@ -189,6 +190,9 @@ pub struct GrantSettings {
     pub http: Vec<OriginSettings>,
     /// What its programs can reach, through a proxy of the host; without an entry, nothing.
     pub network: Vec<NetworkSettings>,
+    /// Actions that it may take after it has asked for consent, by the class that its manifest declares:
+    /// `drop = { allow = ["cache.db: *"], ask = ["*"] }`. What no pattern matches is refused.
+    pub consent: BTreeMap<String, ConsentSettings>,
     /// What it reads as its configuration (`wasi:config/store`), by key. Each `${NAME}` in a value
     /// stands for that environment variable of the host; such values are redacted in answers,
     /// messages and the journal.
@@ -196,10 +200,11 @@ pub struct GrantSettings {
 }
 
 impl GrantSettings {
-    /// Whether it has nothing but entries for the network of programs.
-    pub fn is_only_network(&self) -> bool {
-        let rest = Self { network: Vec::new(), ..self.clone() };
-        !self.network.is_empty() && rest == Self::default()
+    /// Whether it has nothing but entries for the network of programs and about consent.
+    pub fn is_only_rules(&self) -> bool {
+        let rest = Self { network: Vec::new(), consent: BTreeMap::new(), ..self.clone() };
+        let has_rules = !self.network.is_empty() || !self.consent.is_empty();
+        has_rules && rest == Self::default()
     }
 
     /// Checks what the types of the fields don't.
@@ -209,6 +214,14 @@ impl GrantSettings {
     pub(super) fn check(&self) -> Result<(), (String, String)> {
         for (number, entry) in self.network.iter().enumerate() {
             entry.check().map_err(|why| (format!("network[{number}]"), why))?;
+        }
+        for (class, rules) in &self.consent {
+            let key = || format!("consent.{}", cofferdam_text::shorten(class, 80));
+            if !is_consent_class(class) {
+                let why = "a class has lower-case letters, digits and '-', at most 64";
+                return Err((key(), why.to_owned()));
+            }
+            rules.check().map_err(|why| (key(), why))?;
         }
         for (key, value) in &self.config {
             header_parts(value)
@@ -235,6 +248,7 @@ impl GrantSettings {
             agents,
             http,
             network: _,
+            consent,
             config: _,
         } = self;
         Capabilities {
@@ -250,6 +264,7 @@ impl GrantSettings {
             agents: agents.clone(),
             http: http.iter().map(|granted| granted.origin.clone()).collect(),
             any_origin: false,
+            consent: consent.keys().map(|class| (class.clone(), String::new())).collect(),
         }
     }
 

@@ -200,6 +200,7 @@ impl Setup {
             observer: Arc::new(Quiet),
             session: Session::default(),
             secrets: Arc::default(),
+            consents: Arc::default(),
             services: Arc::new(services),
         };
         CallRequest {

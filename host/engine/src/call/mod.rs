@@ -1,7 +1,8 @@
 //! The state of one call that all layers use: deadline and cancellation, why it was stopped,
-//! permissions, observer, usage, and
-//! the secrets that it has read. Running calls is not part of this module.
+//! permissions, observer, usage, the
+//! secrets that it has read, and the consent that it has asked for. Running calls is not part of this module.
 
+mod consent;
 mod control;
 mod observer;
 mod permissions;
@@ -9,6 +10,10 @@ mod secrets;
 mod session;
 mod usage;
 
+pub(crate) use consent::ConsentAnswer;
+pub use consent::{
+    ConsentDecision, ConsentGuard, ConsentRecord, ConsentRequest, RememberedConsents,
+};
 pub use control::{Control, Stop};
 pub use observer::{Observer, Quiet};
 pub use permissions::{Grants, Permissions, PluginGrant};

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use cofferdam_core::policy::{
-    Capabilities, NetworkSettings, OriginSettings, Policy, ProgramRules, Scope,
+    Capabilities, ConsentRule, ConsentSettings, NetworkSettings, OriginSettings, Policy,
+    ProgramRules, Scope,
 };
 use cofferdam_plugin::registry::{Plugin, Registry};
 
@@ -23,10 +24,21 @@ pub struct PluginGrant {
     pub origins: Vec<OriginSettings>,
     /// What its programs can reach.
     pub network: Vec<NetworkSettings>,
+    /// The classes of actions that its manifest declares, with their descriptions.
+    pub classes: BTreeMap<String, String>,
+    /// The rules about actions of these classes.
+    pub consent: BTreeMap<String, ConsentSettings>,
     /// What it reads as its configuration: `${NAME}` stands for a variable of the host.
     pub config: BTreeMap<String, String>,
     /// Whether it works with what it is granted, as a component without a manifest does.
     pub as_granted: bool,
+}
+
+impl PluginGrant {
+    /// The rule about an action.
+    pub fn consent_rule(&self, class: &str, key: &str) -> ConsentRule {
+        self.consent.get(class).map_or(ConsentRule::Refuse, |rules| rules.rule(key))
+    }
 }
 
 /// The grants of all plugins of a registry, by their names.
@@ -45,6 +57,8 @@ impl Grants {
                 environment: policy.environment(name).map(str::to_owned).collect(),
                 origins: policy.origins(name).to_vec(),
                 network: policy.network(name).to_vec(),
+                classes: manifest.requests.consent.clone(),
+                consent: policy.consent(name),
                 config: policy.config(name),
                 as_granted: manifest.as_granted,
             };

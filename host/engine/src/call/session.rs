@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::consent::RememberedConsents;
 use super::secrets::SecretReads;
 use crate::background::Background;
 use cofferdam_core::policy::CallPattern;
@@ -32,6 +33,8 @@ pub struct Session {
     background: Option<Arc<Background>>,
     /// What its calls have read of secrets.
     reads: SecretReads,
+    /// The actions that the user allows for the whole session.
+    consents: RememberedConsents,
 }
 
 /// Which later calls of its tool in this session an approval covers as well.
@@ -136,6 +139,11 @@ impl Session {
     #[must_use]
     pub fn with_reads(self, reads: SecretReads) -> Self {
         Self { reads, ..self }
+    }
+
+    /// The actions that the user allows for the whole session.
+    pub fn consents(&self) -> &RememberedConsents {
+        &self.consents
     }
 
     /// What its calls have read of secrets.

@@ -12,7 +12,9 @@ use super::http::Http;
 use super::programs::Programs;
 use crate::agent::Team;
 use crate::background::Pool;
-use crate::call::{CallUsage, Control, Observer, Permissions, SecretGuard, Session, Stop};
+use crate::call::{
+    CallUsage, ConsentGuard, Control, Observer, Permissions, SecretGuard, Session, Stop,
+};
 use crate::egress::forms;
 use crate::journal::Journal;
 use cofferdam_core::policy::{BackendKind, HeaderPart, Limits, header_parts};
@@ -60,6 +62,8 @@ pub struct CallContext {
     pub session: Session,
     /// What the call has read of secrets, and what it may send therefore.
     pub secrets: Arc<SecretGuard>,
+    /// What its plugins have asked consent for.
+    pub consents: Arc<ConsentGuard>,
     /// Calls other tools; `None` if the call may not do that.
     pub nested: Option<Arc<dyn NestedCalls>>,
     /// The services that all calls share.

@@ -1,5 +1,5 @@
 //! What plugins can import: files, bulk reading, native programs, those that are left running, agents,
-//! backends, HTTP, a cache, the history of a session, commits to git, calls of other tools, messages, progress.
+//! backends, HTTP, a cache, the history of a session, commits to git, calls of other tools, consent, messages, progress.
 //!
 //! All interfaces are linked here, one line each. What a call may do with them depends on its
 //! [`CallState`], which is created from the permissions of the call.
@@ -11,6 +11,7 @@ mod bindings;
 mod cache;
 mod command;
 mod config;
+mod consent;
 mod context;
 mod files;
 mod git_commit;
@@ -76,6 +77,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wit::host::process::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::agents::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::background::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::host::consent::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::cache::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::git_commit::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::tools::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;

@@ -8,7 +8,7 @@ use super::approver::{Approval, Approver, Proposal};
 use super::cancel::cancelled;
 use super::context::ActiveCall;
 use super::ended::Performed;
-use crate::call::Later;
+use crate::call::{ConsentGuard, Later};
 use crate::dispatch::{self, GrantedCall};
 use crate::journal::{DecisionRecord, Entry, Event, bounded};
 use crate::runtime::blocking;
@@ -58,8 +58,9 @@ impl Host {
             let (diff, change) = preview.map(|Preview { diff, digest }| (diff, digest)).unzip();
             let args = call.call().args().clone();
             let for_session = true;
-            let (flow, paused) = (None, None);
-            let proposal = Proposal { tool, args, diff, change, tree, flow, for_session, paused };
+            let (flow, consent, paused) = (None, None, None);
+            let proposal =
+                Proposal { tool, args, diff, change, tree, flow, consent, for_session, paused };
             let approval = self.ask_user(active, approver.as_ref(), &proposal).await?;
             Ok(Approved { change, tree: approval.tree, was_shown: true })
         };
@@ -96,8 +97,15 @@ impl Host {
         };
         if let Ok(approval) = &answered {
             active.usage.approved_by(&name);
-            if proposal.for_session {
-                options.session.approve(&proposal.tool, &approval.later, &name);
+            match &proposal.consent {
+                Some(request) if approval.later == Later::All => {
+                    options.session.consents().add(request.clone());
+                }
+                Some(_) => {}
+                None if proposal.for_session => {
+                    options.session.approve(&proposal.tool, &approval.later, &name);
+                }
+                None => {}
             }
         }
         let mut event = Event::decided(
@@ -193,7 +201,8 @@ impl Host {
         // The usage of the preview is not recorded.
         let (run, id) = (active.run, active.id.clone());
         let secrets = Arc::clone(&active.secrets);
-        let preview = ActiveCall { run, id, usage: Arc::default(), secrets, progress: None };
+        let (usage, consents) = (Arc::default(), Arc::new(ConsentGuard::preview()));
+        let preview = ActiveCall { run, id, usage, secrets, consents, progress: None };
         let tried =
             self.execute_call(&preview, call.clone(), transaction.overlay(), pending()).await;
         if let Outcome::Failed(failure) = tried {
@@ -214,6 +223,9 @@ fn approver_name(active: &ActiveCall<'_>) -> String {
 
 /// The beginning of what the user is shown.
 fn shown(proposal: &Proposal) -> String {
+    if let Some(request) = &proposal.consent {
+        return bounded(&format!("{request}: {}", proposal.args));
+    }
     match (&proposal.flow, &proposal.diff) {
         (Some(flow), _) => bounded(&format!("{flow}: {}", proposal.args)),
         (None, Some(diff)) => bounded(&String::from_utf8_lossy(diff)),

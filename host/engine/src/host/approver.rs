@@ -5,7 +5,7 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use crate::call::{Later, SecretFlow};
+use crate::call::{ConsentRequest, Later, SecretFlow};
 use cofferdam_core::outcome::{DenialCode, Failure};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::{Fingerprint, PausedId};
@@ -31,7 +31,10 @@ pub struct Proposal {
     pub tree: Option<Fingerprint>,
     /// What the call would send although it has read secrets, if this is the question.
     pub flow: Option<SecretFlow>,
-    /// Whether the user may approve later calls of the tool in this session as well.
+    /// The action that a plugin of the call asks consent for, if this is the question.
+    pub consent: Option<ConsentRequest>,
+    /// Whether the user may approve later calls of the tool in this session as well; or the same action, if
+    /// the question is about one.
     pub for_session: bool,
     /// The call that was paused for this question, and continues with the answer.
     pub paused: Option<PausedId>,
@@ -50,7 +53,7 @@ pub struct Approval {
 impl Proposal {
     /// A digest of everything that was shown, in hexadecimal.
     pub fn digest(&self) -> String {
-        let Self { tool, args, diff, change, tree: _, flow, for_session: _, paused: _ } = self;
+        let Self { tool, args, diff, change, flow, consent, .. } = self;
         let mut shown = format!("{tool}\0{args}\0").into_bytes();
         // The diff depends on the time that is available to make it.
         match change {
@@ -59,6 +62,9 @@ impl Proposal {
         }
         if let Some(flow) = flow {
             shown.extend(format!("\0{flow:?}").into_bytes());
+        }
+        if let Some(consent) = consent {
+            shown.extend(format!("\0{consent:?}").into_bytes());
         }
         Digest::of(&shown).hex()
     }

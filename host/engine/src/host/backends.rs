@@ -77,6 +77,7 @@ impl Host {
             observer: Arc::clone(&self.shared.observer),
             session: Session::default(),
             secrets: Arc::default(),
+            consents: Arc::default(),
             nested: None,
             services: Arc::clone(&self.services),
         }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::Host;
 use super::approval::Approved;
 use super::cancel::{cancelled, is_cancelled};
+use super::consents;
 use super::context::{ActiveCall, RunContext, RunOptions};
 use super::ended::{Ended, Performed};
 use super::execute::refused;
@@ -58,7 +59,8 @@ impl Host {
         let id = id.to_owned();
         let earlier = run.options.session.reads().all();
         let secrets = Arc::new(SecretGuard::new(Arc::clone(self.policy.secrets()), earlier));
-        let mut active = ActiveCall { run, id, usage: Arc::default(), secrets, progress: None };
+        let (usage, consents) = (Arc::default(), Arc::default());
+        let mut active = ActiveCall { run, id, usage, secrets, consents, progress: None };
         let started = Instant::now();
         let name = call.name().to_owned();
         let begun = Begun::of(&call);
@@ -73,6 +75,7 @@ impl Host {
                     Err(failure) => (failure.into(), started),
                     Ok(progress) => {
                         active.progress = progress;
+                        active.consents = Arc::new(consents::guard(run.options, &granted));
                         self.make(&active, granted, shared).await
                     }
                 },
@@ -170,7 +173,7 @@ impl Host {
                     Err(failure) => break failure.into(),
                 }
             }
-            let may_repeat = progress.is_some() || active.secrets.may_ask();
+            let may_repeat = progress.is_some() || active.may_ask();
             let same = may_repeat.then(|| call.clone());
             let performed = self.try_once(active, call, shared, approved).await;
             let Some(same) = same else { break performed };
@@ -180,18 +183,30 @@ impl Host {
             }
             // What a call has done before it was paused can't be done again.
             let may_repeat = !progress.is_some_and(Progress::has_continued);
-            let Some(flow) = active.secrets.wanted().filter(|_| may_repeat) else {
-                break performed;
-            };
             let asking = Instant::now();
-            let answered = self.approved_flow(active, &call, flow).await;
+            let answered = if may_repeat { self.ask_once_more(active, &call).await } else { None };
             asked += asking.elapsed();
-            if let Err(failure) = answered {
-                break failure.into();
+            match answered {
+                Some(Ok(())) => {}
+                Some(Err(failure)) => break failure.into(),
+                None => break performed,
             }
         };
         performed.asked += asked;
         (performed, started)
+    }
+
+    /// Asks the user about what a call was stopped at. Returns `None` if it was not stopped.
+    async fn ask_once_more(
+        &self,
+        active: &ActiveCall<'_>,
+        call: &GrantedCall,
+    ) -> Option<Result<(), Failure>> {
+        match (active.secrets.wanted(), active.consents.wanted()) {
+            (Some(flow), _) => Some(self.approved_flow(active, call, flow).await),
+            (None, Some(request)) => Some(self.ask_consent(active, call, request).await),
+            (None, None) => None,
+        }
     }
 
     /// Executes a call, until it ends or would send something that the user has to approve.
@@ -390,6 +405,7 @@ impl Begun {
         record.add_usage(active.usage.take());
         record.executed = named(&performed.executed);
         record.secrets = active.note_reads(&performed.outcome);
+        record.consents = active.consents.records();
         record
     }
 }

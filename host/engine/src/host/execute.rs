@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Host;
 use super::context::ActiveCall;
 use super::flows::not_sent;
+use super::paused::pending;
 use crate::call::{Control, Stop};
 use crate::capability::CallContext;
 use crate::dispatch::{self, GrantedCall};
@@ -41,6 +42,7 @@ impl Host {
         let request = self.request(active, call, tree, control);
         let context = Arc::clone(&request.context);
         active.secrets.begin();
+        active.consents.begin();
         if let Some(progress) = &active.progress {
             active.secrets.add_nested(progress.reads());
         }
@@ -97,6 +99,7 @@ impl Host {
             observer: Arc::clone(options.observer.as_ref().unwrap_or(&self.shared.observer)),
             session: options.session.clone(),
             secrets: Arc::clone(&active.secrets),
+            consents: Arc::clone(&active.consents),
             nested,
             services: Arc::clone(&self.services),
         };
@@ -146,6 +149,9 @@ pub(super) fn outcome(
     if let Some(flow) = active.secrets.wanted() {
         return Outcome::Failed(not_sent(&flow, "without the approval of the user"));
     }
+    if active.consents.wanted().is_some() {
+        return Outcome::Failed(pending());
+    }
     match answer {
         Ok(Ok(output)) => {
             let mut outcome = dispatch::checked(tool, &output);
@@ -163,8 +169,8 @@ pub(super) fn outcome(
     }
 }
 
-/// Adds to the message of a failure the origins that its plugin is not granted: most plugins report
-/// only that a request failed.
+/// Adds to the message of a failure the origins that its plugin is not granted, and the actions for which it
+/// has no consent: most plugins report only that something failed.
 fn with_refused(active: &ActiveCall<'_>, mut failure: Failure) -> Failure {
     if let Some(refused) = refused(active) {
         failure.message = format!("{}; {refused}", failure.message);
@@ -172,8 +178,8 @@ fn with_refused(active: &ActiveCall<'_>, mut failure: Failure) -> Failure {
     failure
 }
 
-/// The origins that a call tried to send requests to without a grant, and the settings that grant
-/// them.
+/// The origins that a call tried to send requests to without a grant, with the settings that grant
+/// them, and the actions for which its plugins have no consent.
 pub(super) fn refused(active: &ActiveCall<'_>) -> Option<String> {
     let line = |(plugin, origins): (String, BTreeSet<String>)| {
         let quoted: Vec<String> = origins.iter().map(|name| format!("\"{name}\"")).collect();
@@ -185,7 +191,8 @@ pub(super) fn refused(active: &ActiveCall<'_>) -> Option<String> {
             quoted.join(", ")
         )
     };
-    let lines: Vec<String> = active.usage.refused().into_iter().map(line).collect();
+    let mut lines: Vec<String> = active.usage.refused().into_iter().map(line).collect();
+    lines.extend(active.consents.refused());
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 

@@ -98,6 +98,7 @@ impl Host {
             change: Some(digest),
             tree: None,
             flow: None,
+            consent: None,
             for_session: false,
             paused: None,
         };

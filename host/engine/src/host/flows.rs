@@ -38,6 +38,7 @@ impl Host {
             change: None,
             tree: None,
             flow: shown,
+            consent: None,
             for_session: false,
             paused: None,
         };

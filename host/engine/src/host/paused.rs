@@ -418,6 +418,7 @@ impl Progress {
             change: None,
             tree,
             flow: None,
+            consent: None,
             for_session: false,
             paused,
         };

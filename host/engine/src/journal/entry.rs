@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::decision::DecisionRecord;
-use crate::call::{RefusedOrigins, Used};
+use crate::call::{ConsentRecord, RefusedOrigins, Used};
 use cofferdam_core::envelope::size;
 use cofferdam_core::outcome::{Failure, Outcome, RefusalCode, Status};
 use cofferdam_core::policy::executed_by;
@@ -377,6 +377,9 @@ pub struct Record {
     /// The secrets of the settings that it has read, or that its programs could read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// The actions that its plugins have asked consent for, and how each was decided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub consents: Vec<ConsentRecord>,
     /// The number of programs that it ran.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub programs: u64,
@@ -434,6 +437,7 @@ impl Record {
             refused_hosts: RefusedOrigins::new(),
             agents: Vec::new(),
             secrets: Vec::new(),
+            consents: Vec::new(),
             programs: 0,
             outputs: Vec::new(),
             executed: Vec::new(),

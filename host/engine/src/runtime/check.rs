@@ -166,20 +166,19 @@ fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Findin
     if requests.files != Files::None && !imports_any(&ways_to_files) {
         unused.push(("/requests/files".to_owned(), "files".to_owned()));
     }
-    if requests.scan && !uses(Needs::Scan) {
-        unused.push(("/requests/scan".to_owned(), "scan".to_owned()));
+    for (is_requested, needs, name) in [
+        (requests.scan, Needs::Scan, "scan"),
+        (requests.history, Needs::History, "history"),
+        (requests.git_commit, Needs::GitCommit, "git-commit"),
+        (requests.tools, Needs::Tools, "tools"),
+        (requests.background, Needs::Background, "background"),
+    ] {
+        if is_requested && !uses(needs) {
+            unused.push((format!("/requests/{name}"), name.to_owned()));
+        }
     }
-    if requests.history && !uses(Needs::History) {
-        unused.push(("/requests/history".to_owned(), "history".to_owned()));
-    }
-    if requests.git_commit && !uses(Needs::GitCommit) {
-        unused.push(("/requests/git-commit".to_owned(), "git-commit".to_owned()));
-    }
-    if requests.tools && !uses(Needs::Tools) {
-        unused.push(("/requests/tools".to_owned(), "tools".to_owned()));
-    }
-    if requests.background && !uses(Needs::Background) {
-        unused.push(("/requests/background".to_owned(), "background".to_owned()));
+    if !requests.consent.is_empty() && !imports_any(&["cofferdam:host/consent@"]) {
+        unused.push(("/requests/consent".to_owned(), "consent".to_owned()));
     }
     let uses_programs = uses(Needs::Programs) || uses(Needs::Background);
     if !requests.process.is_empty() && !uses_programs {

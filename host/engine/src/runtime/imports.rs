@@ -23,6 +23,7 @@ const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("cofferdam:host/process@0.1.0", Needs::Programs),
     ("cofferdam:host/agents@0.1.0", Needs::Nothing),
     ("cofferdam:host/cache@0.1.0", Needs::Nothing),
+    ("cofferdam:host/consent@0.1.0", Needs::Nothing),
     ("cofferdam:host/history@0.1.0", Needs::History),
     ("cofferdam:host/git-commit@0.1.0", Needs::GitCommit),
     ("cofferdam:host/background@0.1.0", Needs::Background),
@@ -40,7 +41,7 @@ const SERVED_PACKAGES: &[(&str, Needs)] = &[
 
 /// The grant that an import needs. Files and agents need none: without a grant a plugin gets no
 /// directory, and access to each path or agent is checked when it is used. A cache that is not
-/// granted is always empty.
+/// granted is always empty, and consent without rules is always refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,

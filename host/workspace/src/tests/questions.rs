@@ -12,6 +12,7 @@ fn question(text: &str) -> Question {
         role: None,
         text: text.to_owned(),
         for_session: false,
+        is_consent: false,
         args: None,
     }
 }

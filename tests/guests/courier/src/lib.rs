@@ -8,7 +8,7 @@ use std::fs;
 
 use cofferdam_sdk::http::Request;
 use cofferdam_sdk::scan::{Scanner, query};
-use cofferdam_sdk::{Context, ToolError, cache, plugin, process};
+use cofferdam_sdk::{Context, ToolError, cache, consent, plugin, process};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -63,6 +63,20 @@ fn take(step: &[&str], context: &Context) -> Result<String, String> {
         ["get", key] => Ok(cache::get(key)
             .map_or("nothing".to_owned(), |value| String::from_utf8_lossy(&value).into_owned())),
         ["send", url, body] => send(url, body),
+        ["consent", class, key] => {
+            let answer = consent::request(class, key).map(|()| "yes".to_owned());
+            Ok(answer.unwrap_or_else(|error| error.code))
+        }
+        // Counts how many of these keys are granted.
+        ["consents", class, count] => {
+            let count: usize = count.parse().unwrap_or(0);
+            let is_granted = |number| consent::request(class, &format!("key {number}")).is_ok();
+            Ok((0..count).filter(|number| is_granted(*number)).count().to_string())
+        }
+        ["long-consent", class, bytes] => {
+            let key = "x".repeat(bytes.parse().unwrap_or(0));
+            Ok(consent::request(class, &key).map_or("no", |()| "yes").to_owned())
+        }
         ["run", program, ref arguments @ ..] => {
             let output = process::run(&process::command(program, arguments), context);
             output
