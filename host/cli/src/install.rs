@@ -428,7 +428,8 @@ impl Installer<'_> {
             let (source, workspace) = (locked.source.clone(), self.workspace.path());
             let found = Candidate::read(source, workspace, bytes.clone(), beside);
             let says_the_truth = found.is_ok_and(|found| {
-                !found.is_unlisted() && locked.mismatch(&found.manifest, &found.wit).is_none()
+                !found.manifest.is_unlisted()
+                    && locked.mismatch(&found.manifest, &found.wit).is_none()
             });
             if says_the_truth {
                 self.check_revoked(&locked.source, &locked.digest, locked.signer.as_ref())?;
@@ -446,7 +447,7 @@ impl Installer<'_> {
     /// Asks a component of ACT for its tools, and compares the plugin with the installed one.
     async fn listed(&self, mut plan: Plan) -> Result<Plan, InstallError> {
         let candidate = &mut plan.candidate;
-        if candidate.is_unlisted() {
+        if candidate.manifest.is_unlisted() {
             let from = candidate.source.to_string();
             let called = candidate.source.called();
             let list = listing::tools(&candidate.bytes, &called, Some(self.cache)).await;

@@ -173,7 +173,7 @@ pub struct Candidate {
 
 impl Candidate {
     /// Reads a packed component. The caller checks its signature. A component of ACT whose tools are not in
-    /// `beside` [lists none](Self::is_unlisted).
+    /// `beside` [lists none](Manifest::is_unlisted).
     ///
     /// # Errors
     /// Returns an error if the bytes are not a packed component, or if the manifest or a schema is
@@ -193,11 +193,6 @@ impl Candidate {
         let wit = packages(&pack::imports(&bytes)?);
         let range = source.default_range();
         Ok(Self { source, origin, range, bytes, digest, signer: None, manifest, wit, beside })
-    }
-
-    /// Whether it is a component of ACT that was not asked for its tools.
-    pub fn is_unlisted(&self) -> bool {
-        self.manifest.tools.is_empty() && self.manifest.backends.is_empty()
     }
 
     /// Pins the list of its tools.

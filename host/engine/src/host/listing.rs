@@ -20,6 +20,9 @@ use cofferdam_workspace::fair_queue::Client;
 /// How long a component may take to list its tools.
 const LIST_TIME: Duration = Duration::from_secs(10);
 
+/// The largest list that is looked at, in bytes of JSON. What is pinned is smaller.
+const MAX_LIST_BYTES: usize = 1 << 20;
+
 /// Why a component of ACT has no list of tools.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolListError {
@@ -84,6 +87,7 @@ impl Host {
     fn sealed(&self) -> CallContext {
         let mut limits = self.policy.limits().clone();
         limits.call = limits.call.min(LIST_TIME);
+        limits.output = limits.output.min(MAX_LIST_BYTES);
         CallContext {
             id: uuid::Uuid::now_v7().to_string(),
             permissions: Permissions {

@@ -68,7 +68,8 @@ struct Part {
     data: Vec<u8>,
     #[component(name = "mime-type")]
     mime_type: Option<String>,
-    metadata: Metadata,
+    #[component(name = "metadata")]
+    _metadata: Metadata,
 }
 
 #[derive(Debug, Clone, ComponentType, Lift)]
@@ -179,7 +180,7 @@ impl Act {
             list: find(&tools, "list-tools")?,
             call: find(&tools, "call-tool")?,
             sessions: sessions.transpose()?,
-            is_unlisted: manifest.tools.is_empty(),
+            is_unlisted: manifest.is_unlisted(),
         }))
     }
 
@@ -445,14 +446,14 @@ impl Events {
         match event {
             Event::Error(error) => self.error = Some(error),
             Event::Content(part) => {
-                let metadata: usize = part.metadata.iter().map(|(_, value)| value.len()).sum();
-                let bytes = part.data.len() + metadata + EVENT_BYTES;
+                let named = part.mime_type.as_ref().map_or(0, String::len);
+                let bytes = part.data.len() + named + EVENT_BYTES;
                 let Some(left) = self.left.checked_sub(bytes) else {
                     control.note(Stop::Limit(LimitCode::OutputLimit));
                     return Err(Error::msg("the tool returns too much"));
                 };
                 self.left = left;
-                self.parts.push(Part { metadata: Metadata::new(), ..part });
+                self.parts.push(Part { _metadata: Metadata::new(), ..part });
             }
         }
         Ok(())

@@ -49,14 +49,11 @@ pub struct Exported {
     pub sessions: Option<String>,
 }
 
-/// The interfaces of ACT among the exports of a component; `None` if it has no tools of ACT. Versions 0.1
-/// and 0.2 have the same types.
+/// The interfaces of ACT 0.2 among the exports of a component; `None` if it has no tools of ACT.
 pub fn exported<'a>(exports: impl Iterator<Item = &'a str> + Clone) -> Option<Exported> {
     let find = |interface: &str| {
         let is_it = |name: &&str| {
-            let version = name.strip_prefix(interface).and_then(|rest| rest.strip_prefix('@'));
-            version
-                .is_some_and(|version| version.starts_with("0.1.") || version.starts_with("0.2."))
+            name.strip_prefix(interface).is_some_and(|version| version.starts_with("@0.2."))
         };
         exports.clone().find(is_it).map(str::to_owned)
     };
@@ -121,11 +118,15 @@ impl ToolList {
         if answer.tools.len() > MAX_FUNCTIONS {
             return Err(wrong(format!("lists more than {MAX_FUNCTIONS} tools")));
         }
+        let session = answer.session.map(|text| {
+            arguments(&text).map_err(|why| wrong(format!("opens a session with what {why}")))
+        });
+        let session = session.transpose()?;
         let (mut tools, mut left_out) = (Vec::new(), Vec::new());
         let mut names = BTreeSet::new();
         for tool in answer.tools {
             let name = shorten(&tool.name, 80);
-            match Listed::new(tool) {
+            match Listed::new(tool, session.is_some()) {
                 Ok(tool) if names.insert(tool.name.clone()) => tools.push(tool),
                 Ok(Listed { name, .. }) => {
                     return Err(wrong(format!("lists the tool '{name}' twice")));
@@ -136,11 +137,7 @@ impl ToolList {
         if tools.is_empty() {
             return Err(TypedError::NoTool(left_out));
         }
-        let session = answer.session.map(|text| {
-            arguments(&text).map_err(|why| wrong(format!("opens a session with what {why}")))
-        });
-        let component = Digest::of(component);
-        Ok(Self { component, tools, session: session.transpose()?, left_out })
+        Ok(Self { component: Digest::of(component), tools, session, left_out })
     }
 
     /// The text that is pinned.
@@ -171,12 +168,15 @@ impl ToolList {
 
 impl Listed {
     /// A checked tool, or why it can't be one.
-    fn new(tool: AnsweredTool) -> Result<Self, String> {
+    fn new(tool: AnsweredTool, has_sessions: bool) -> Result<Self, String> {
         let AnsweredTool { name, description, schema, reads } = tool;
         if !is_name(&name) {
             return Err("has a name that no tool can have".to_owned());
         }
         let schema = arguments(&schema).map_err(|why| format!("takes what {why}"))?;
+        if has_sessions && !schema["properties"][SESSION].is_null() {
+            return Err(format!("takes an argument '{SESSION}', which is what opens its session"));
+        }
         let description = shorten(description.trim(), MAX_DESCRIPTION_BYTES);
         Ok(Self { name, description, schema, reads })
     }
@@ -248,7 +248,7 @@ fn with_session(mut schema: Value, session: Option<&Value>) -> Value {
     if let Some(schema) = schema.as_object_mut() {
         let properties = schema.entry("properties").or_insert_with(|| Map::new().into());
         if let Some(properties) = properties.as_object_mut() {
-            properties.entry(SESSION).or_insert(of_session);
+            properties.insert(SESSION.to_owned(), of_session);
         }
     }
     schema
