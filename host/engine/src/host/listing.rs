@@ -26,7 +26,10 @@ const MAX_LIST_BYTES: usize = 1 << 20;
 /// Why a component of ACT has no list of tools.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolListError {
-    /// It is no component of ACT, or its list can't be used.
+    /// It has a manifest, or typed functions.
+    #[error("it is no component of ACT")]
+    NotAct,
+    /// What it declares or its list can't be used.
     #[error(transparent)]
     Typed(#[from] TypedError),
     /// It can't be loaded.
@@ -59,7 +62,7 @@ impl Host {
         let manifest = match typed::derive(component, called, &Beside::default()) {
             Err(TypedError::Unlisted(manifest)) => *manifest,
             Err(error) => return Err(error.into()),
-            Ok(_) => return Err(ToolListError::Failed("it has typed functions".to_owned())),
+            Ok(_) => return Err(ToolListError::NotAct),
         };
         let (runtime, bytes) = (Arc::clone(&self.runtime), component.to_vec());
         let prepare = move || runtime.prepare_unlisted(&bytes, &manifest, &|| false);

@@ -462,3 +462,112 @@ impl Localized {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::panic, clippy::unwrap_used, reason = "tests")]
+    use wasm_encoder::{ComponentSection as _, CustomSection};
+
+    use super::*;
+    use crate::typed;
+
+    /// A component of ACT that declares this, as far as its manifest is concerned.
+    fn component(name: &str, capabilities: &Value) -> Vec<u8> {
+        let text =
+            "(component (instance $i) (export \"act:tools/tool-provider@0.2.0\" (instance $i)))";
+        let declared = json!({"std": {
+            "name": name, "version": "x", "capabilities": capabilities,
+            "description": {"de": "Rechnet.", "en": "Computes.\nAnd more."},
+        }});
+        let data = cbor::encode(&declared).unwrap();
+        let mut bytes = wat::parse_str(text).unwrap();
+        CustomSection { name: SECTION.into(), data: data.into() }.append_to_component(&mut bytes);
+        bytes
+    }
+
+    fn manifest(name: &str, capabilities: &Value) -> Result<Manifest, TypedError> {
+        let bytes = component(name, capabilities);
+        match typed::derive(&bytes, "called.wasm", &Beside::default()) {
+            Err(TypedError::Unlisted(manifest)) => Ok(*manifest),
+            Err(error) => Err(error),
+            Ok(derived) => panic!("{derived:?}"),
+        }
+    }
+
+    #[test]
+    fn what_a_component_declares_is_its_requests() {
+        let path = |mode: &str| json!({"path": "/data/**", "mode": mode});
+        let of = |constraints: Value| json!({"wasi:filesystem": {"constraints": constraints}});
+        for (capabilities, files) in [
+            (json!({"wasi:filesystem": {}}), Files::None),
+            (of(json!([path("ro")])), Files::Read),
+            (of(json!([path("ro"), path("rw")])), Files::Write),
+            (json!({"wasi:sockets": {"constraints": [{"host": "*"}]}}), Files::None),
+        ] {
+            let found = manifest("acting", &capabilities).unwrap();
+            assert_eq!(found.requests, Capabilities { files, ..Capabilities::NONE });
+        }
+        let found = manifest("Not a name", &json!({})).unwrap();
+        assert_eq!(
+            (&*found.name, &*found.version, &*found.description),
+            ("called", "0.0.0", "Computes.")
+        );
+        assert!(manifest("acting", &of(json!([path("all")]))).is_err());
+        assert!(
+            manifest("acting", &json!({"wasi:http": {"constraints": [{"scheme": 1}]}})).is_err()
+        );
+    }
+
+    #[test]
+    fn origins_are_requested_by_name_or_not_at_all() {
+        for (constraint, origins) in [
+            (json!({"host": "a.example"}), &["https://a.example"][..]),
+            (
+                json!({"host": "a.example", "scheme": "http", "ports": [80, 8080]}),
+                &["http://a.example", "http://a.example:8080"],
+            ),
+            (json!({"host": "*"}), &[]),
+            (json!({"host": "*.a.example"}), &[]),
+            (json!({"host": "a.example/path"}), &[]),
+            (json!({"host": "a.example", "scheme": "ftp"}), &[]),
+        ] {
+            let capabilities = json!({"wasi:http": {"constraints": [constraint]}});
+            let requests = manifest("acting", &capabilities).unwrap().requests;
+            let found: Vec<String> = requests.http.iter().map(ToString::to_string).collect();
+            assert_eq!(found, origins, "{constraint}");
+            assert_eq!(requests.any_origin, origins.is_empty(), "{constraint}");
+        }
+    }
+
+    fn listed(schema: &str, session: Option<&str>) -> Result<ToolList, TypedError> {
+        let tool = AnsweredTool {
+            name: "go".to_owned(),
+            schema: schema.to_owned(),
+            ..AnsweredTool::default()
+        };
+        let session = session.map(str::to_owned);
+        ToolList::new(&component("acting", &json!({})), Answer { tools: vec![tool], session })
+    }
+
+    #[test]
+    fn the_argument_of_a_session_is_added() {
+        let open =
+            r#"{"type": "object", "properties": {"of": {"type": "string"}}, "required": ["of"]}"#;
+        let list = listed(r#"{"type": "object"}"#, Some(open)).unwrap().to_text().unwrap();
+        let bytes = component("acting", &json!({}));
+        let beside = Beside { list: Some(list), ..Beside::default() };
+        let manifest = typed::derive(&bytes, "called", &beside).unwrap().manifest;
+        let session = &manifest.tools[0].input["properties"][SESSION];
+        assert_eq!(session["properties"]["of"]["type"], "string");
+        assert!(session.get("required").is_none());
+        for (schema, open) in [
+            ("{", None),
+            (r#"{"type": "array"}"#, None),
+            (r#"{"type": "object", "properties": {"session": {}}}"#, Some(open)),
+            (r#"{"type": "object"}"#, Some("[]")),
+        ] {
+            assert!(listed(schema, open).is_err(), "{schema} {open:?}");
+        }
+        assert!(listed(r#"{"type": "object", "properties": {"session": {}}}"#, None).is_ok());
+    }
+}

@@ -93,8 +93,8 @@ fn honest() -> Vec<ToolDefinition> {
     names.iter().map(|name| tool(name, SCHEMA, *name == "arguments")).collect()
 }
 
-/// Tries files, the environment and a request.
-async fn reach() -> String {
+/// Tries files, the environment and a request to a port of this machine.
+async fn reach(port: &str) -> String {
     let outcome = |worked: bool| if worked { "worked" } else { "failed" };
     let read = fs::read_dir("/").is_ok() || fs::read("/workspace/secret").is_ok();
     let written = fs::write("/tmp/x", "x").is_ok() || fs::write("x", "x").is_ok();
@@ -102,7 +102,7 @@ async fn reach() -> String {
     drop(trailers);
     let (request, _sent) = Request::new(Fields::new(), None, no_trailers, None);
     let addressed = request.set_scheme(Some(&Scheme::Http)).is_ok()
-        && request.set_authority(Some("127.0.0.1:8099")).is_ok();
+        && request.set_authority(Some(&format!("127.0.0.1:{port}"))).is_ok();
     let requested = addressed && client::send(request).await.is_ok();
     format!(
         "read {}, write {}, environment {}, request {}",
@@ -115,7 +115,9 @@ async fn reach() -> String {
 
 impl tool_provider::Guest for Component {
     async fn list_tools(_: Metadata) -> Result<ListToolsResponse, Error> {
-        let tools = match mode().as_str() {
+        let mode = mode();
+        let (mode, port) = mode.split_once(' ').unwrap_or((&mode, ""));
+        let tools = match mode {
             "plain" => honest(),
             "trap" => std::process::abort(),
             "spin" => loop {
@@ -149,17 +151,17 @@ impl tool_provider::Guest for Component {
                     tool("no-schema", r#"{"type": "object", "properties": 7}"#, false),
                     tool("elsewhere", r#"{"type": "object", "$ref": "http://127.0.0.1/x"}"#, false),
                     tool("deep", &nested(90), false),
-                    tool("deeper", &nested(100_000), false),
+                    tool("deeper", &nested(10_000), false),
                     tool("of-session", r#"{"type":"object","properties":{"session":{}}}"#, false),
                     tool("good", SCHEMA, false),
                 ]
             }
             "reach" => vec![ToolDefinition {
-                description: plain(reach().await),
+                description: plain(reach(port).await),
                 ..tool("one", SCHEMA, false)
             }],
             "socket" => {
-                let reached = TcpStream::connect("127.0.0.1:8099").is_ok();
+                let reached = TcpStream::connect(format!("127.0.0.1:{port}")).is_ok();
                 vec![tool(if reached { "reached" } else { "refused" }, SCHEMA, false)]
             }
             mode => return Err(error("std:internal", &format!("no mode '{mode}'"))),
@@ -220,7 +222,7 @@ fn parts() -> Vec<ToolEvent> {
 /// Returns these events as a stream.
 fn stream(events: Vec<ToolEvent>) -> ToolResult {
     let (mut writer, reader) = wit_stream::new();
-    wit_bindgen::spawn(async move {
+    wit_bindgen::spawn_local(async move {
         for event in events {
             writer.write_all(vec![event]).await;
         }
@@ -231,7 +233,7 @@ fn stream(events: Vec<ToolEvent>) -> ToolResult {
 /// A stream of events that does not end.
 fn endless() -> ToolResult {
     let (mut writer, reader) = wit_stream::new();
-    wit_bindgen::spawn(async move {
+    wit_bindgen::spawn_local(async move {
         loop {
             writer.write_all(vec![content("text/plain", Vec::new())]).await;
         }
@@ -242,7 +244,7 @@ fn endless() -> ToolResult {
 /// A stream without events that does not end.
 fn silent() -> ToolResult {
     let (writer, reader) = wit_stream::new::<ToolEvent>();
-    wit_bindgen::spawn(async move {
+    wit_bindgen::spawn_local(async move {
         monotonic_clock::wait_for(u64::MAX).await;
         drop(writer);
     });
