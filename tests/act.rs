@@ -148,7 +148,7 @@ fn events_become_one_answer() {
     );
     let fails = trial.call("acting.fails", json!({}));
     assert_failed(fails, Status::Error, "not-found", "there is none");
-    // An error ends a stream, whatever came before and comes after it.
+    // An error ends a stream: content before and after it is not returned.
     let late = failure(trial.call("acting.late", json!({})));
     assert_eq!(late.message, "too late");
     let refused = trial.try_call(None, "acting.arguments", json!([])).unwrap_err();

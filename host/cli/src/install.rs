@@ -54,7 +54,7 @@ pub enum InstallError {
     /// The component of ACT does not list its tools.
     #[error("{from}: {source}")]
     Listing {
-        /// The plugin's source.
+        /// The source of the plugin's component.
         from: String,
         source: ListingError,
     },

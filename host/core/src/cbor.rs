@@ -26,10 +26,10 @@ const BUFFER_BYTES: usize = 4 << 10;
 /// A document that can't be converted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CborError {
-    /// Not CBOR.
+    /// The bytes are not valid CBOR.
     #[error("no valid CBOR at byte {0}")]
     Malformed(usize),
-    /// It ends too early.
+    /// The document ends too early.
     #[error("the CBOR is cut off")]
     CutOff,
     /// There is something after the value.

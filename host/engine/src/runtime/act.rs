@@ -1,4 +1,4 @@
-//! Calls tools of components of ACT (Agent Component Tools), whose arguments and answers are CBOR. A tool
+//! Calls tools of components of ACT (Agent Component Tools), whose arguments and results are CBOR. A tool
 //! returns its events at once or as a stream, which is read to its end.
 //!
 //! A component with sessions gets a session for each call, since each call has an instance of its own.
@@ -185,7 +185,7 @@ impl Act {
     }
 
     /// Calls a tool in a new instance. `args` is a JSON object. Before the tools are known, returns them
-    /// as an [`Answer`], whatever `tool` is.
+    /// as an [`Answer`], for any `tool`.
     ///
     /// # Errors
     /// The error that ended the instance.
@@ -411,7 +411,7 @@ impl Results for () {
     fn of((): ()) {}
 }
 
-/// One result.
+/// The result of a function that has one.
 struct One<T>(T);
 
 impl<T: ComponentType + Lift + Send + Sync + 'static> Results for One<T> {
@@ -545,7 +545,7 @@ impl StreamConsumer<CallState> for Reader {
         let is_over = events.error.is_some();
         drop(events);
         if is_over {
-            // An error is the last event, whatever follows it.
+            // An error is the last event: what follows it is not read.
             self.ended.take();
             return Poll::Ready(Ok(StreamResult::Dropped));
         }

@@ -43,7 +43,7 @@ pub const SESSION: &str = "session";
 /// The exported interfaces of a component of ACT, by their whole names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
-    /// `act:tools/tool-provider`.
+    /// Lists and calls tools (`act:tools/tool-provider`).
     pub tools: String,
     /// `act:sessions/session-provider`, if its tools need a session.
     pub sessions: Option<String>,
@@ -74,7 +74,7 @@ pub struct Answer {
 /// A tool as the component describes it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct AnsweredTool {
-    /// Its name.
+    /// The name that calls use.
     pub name: String,
     /// What it is for.
     pub description: String,
@@ -523,9 +523,15 @@ mod tests {
         for (constraint, origins) in [
             (json!({"host": "a.example"}), &["https://a.example"][..]),
             (
-                json!({"host": "a.example", "scheme": "http", "ports": [80, 8080]}),
-                &["http://a.example", "http://a.example:8080"],
+                json!({"host": "a.example", "scheme": "https", "ports": [443, 8443]}),
+                &["https://a.example", "https://a.example:8443"],
             ),
+            (
+                json!({"host": "127.0.0.1", "scheme": "http", "ports": [8080]}),
+                &["http://127.0.0.1:8080"],
+            ),
+            // Only this machine is asked without TLS.
+            (json!({"host": "a.example", "scheme": "http"}), &[]),
             (json!({"host": "*"}), &[]),
             (json!({"host": "*.a.example"}), &[]),
             (json!({"host": "a.example/path"}), &[]),

@@ -185,7 +185,7 @@ impl tool_provider::Guest for Component {
             "events" => endless(),
             "silence" => silent(),
             "damaged" => now(content("application/cbor", [0x9b, 0x7f, 0xff])),
-            "deep" => now(content("application/cbor", [0x81].repeat(1 << 20))),
+            "deep" => now(content("application/cbor", [0x81].repeat(1 << 16))),
             "large" => stream(vec![content("", vec![0; 16 << 20])]),
             "files" => now(match fs::write("/workspace/by-act", "written") {
                 Ok(()) => content("text/plain", "written"),
