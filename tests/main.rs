@@ -9,6 +9,7 @@ mod projects;
 mod support;
 mod trial;
 
+mod act;
 mod authors;
 mod beads;
 mod campaign;

@@ -11,7 +11,7 @@ use cofferdam_core::outcome::{Failure, Outcome, Status};
 use cofferdam_core::policy::Settings;
 use cofferdam_engine::call::Observer;
 use cofferdam_engine::dispatch::Refusal;
-use cofferdam_engine::host::{Config, Helper, Host, OpenError, RunOptions};
+use cofferdam_engine::host::{Config, Helper, Host, OpenError, RunOptions, ToolListError};
 use cofferdam_workspace::Secret;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
@@ -142,6 +142,11 @@ impl Trial {
         let options = RunOptions { role: role.map(str::to_owned), ..RunOptions::default() };
         let answer = self.runtime.block_on(self.host.call(tool, &args.to_string(), &options));
         answer.map(|(answer, _)| answer.outcome)
+    }
+
+    /// Asks a component of ACT for its tools, as when it is installed.
+    pub fn tool_list(&self, component: &[u8]) -> Result<String, ToolListError> {
+        self.runtime.block_on(self.host.tool_list(component, "attack"))
     }
 
     pub fn call(&self, tool: &str, args: Value) -> Outcome {

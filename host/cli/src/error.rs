@@ -6,6 +6,7 @@ use std::fmt;
 use crate::config::ConfigError;
 use crate::exit;
 use crate::install::InstallError;
+use crate::listing::ListingError;
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::OpenError;
 use cofferdam_engine::review::DecideError;
@@ -196,6 +197,7 @@ impl From<InstallError> for CliError {
             InstallError::Lock(_)
             | InstallError::Unknown(_)
             | InstallError::Pack { .. }
+            | InstallError::Listing { source: ListingError::List(_), .. }
             | InstallError::Fetch(FetchError::File { .. } | FetchError::TooLarge { .. }) => {
                 ErrorKind::Usage
             }
@@ -213,7 +215,9 @@ impl From<InstallError> for CliError {
                 ErrorKind::Denied
             }
             InstallError::Fetch(_) => ErrorKind::Call,
-            InstallError::LockFile { .. } | InstallError::Store(_) => ErrorKind::Host,
+            InstallError::LockFile { .. }
+            | InstallError::Store(_)
+            | InstallError::Listing { .. } => ErrorKind::Host,
         };
         Self::new(kind, error)
     }

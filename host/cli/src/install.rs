@@ -1,6 +1,7 @@
 //! Installs plugins: a fetched plugin is checked, compared with what the user accepted before, and
-//! stored and pinned in the workspace's lock file. No plugin code is run or compiled here, and the
-//! user is not asked here: a [`Plan`] says which questions are open.
+//! stored and pinned in the workspace's lock file. The user is not asked here: a [`Plan`] says which
+//! questions are open. No code of a plugin is run, except that a component of ACT is asked for its tools
+//! once everything else is checked ([`listing`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 use crate::config::ConfigError;
 use crate::config::grants::{self, Owner};
+use crate::listing::{self, ListingError};
 use cofferdam_core::policy::Capabilities;
 use cofferdam_plugin::acceptance::{Acceptances, TrustChange};
 use cofferdam_plugin::digest::Digest;
@@ -48,6 +50,13 @@ pub enum InstallError {
         /// The plugin's source.
         from: String,
         source: Box<PackError>,
+    },
+    /// The component of ACT does not list its tools.
+    #[error("{from}: {source}")]
+    Listing {
+        /// The source of the plugin's component.
+        from: String,
+        source: ListingError,
     },
     /// The lock file has no plugin of this name.
     #[error("{file} names no plugin '{0}'", file = lock::FILE)]
@@ -194,6 +203,8 @@ pub struct Installer<'a> {
     pub store: &'a Store,
     /// Downloads and reads plugins.
     pub distribution: &'a Distribution,
+    /// The cache of compiled code.
+    pub cache: &'a Path,
     /// The names of the built-in plugins.
     pub built_in: BTreeSet<String>,
 }
@@ -327,7 +338,7 @@ impl Installer<'_> {
         let fetched = self.distribution.fetch(source, origin, self.workspace.path()).await?;
         let plan = self.plan(source.clone(), fetched, wish, None)?;
         self.refuse_revoked(&plan.candidate, origin).await?;
-        Ok(plan)
+        self.listed(plan).await
     }
 
     /// Fetches the list of revocations that belongs to a source, and adds what `signer` revokes to the
@@ -413,9 +424,13 @@ impl Installer<'_> {
         let accepted = self.store.acceptances()?;
         let is_accepted = accepted.check(name, locked).is_ok();
         if let (Some(bytes), true) = (&kept, is_accepted) {
-            let says_the_truth =
-                Candidate::read(locked.source.clone(), self.workspace.path(), bytes.clone())
-                    .is_ok_and(|found| locked.mismatch(&found.manifest, &found.wit).is_none());
+            let beside = Beside::read(&self.store.path(&locked.digest));
+            let (source, workspace) = (locked.source.clone(), self.workspace.path());
+            let found = Candidate::read(source, workspace, bytes.clone(), beside);
+            let says_the_truth = found.is_ok_and(|found| {
+                !found.manifest.is_unlisted()
+                    && locked.mismatch(&found.manifest, &found.wit).is_none()
+            });
             if says_the_truth {
                 self.check_revoked(&locked.source, &locked.digest, locked.signer.as_ref())?;
                 return Ok(None);
@@ -426,7 +441,23 @@ impl Installer<'_> {
         let fetched = self.distribution.fetch(&locked.source, origin, workspace).await?;
         let plan = self.plan(locked.source.clone(), fetched, wish, Some((name, locked)))?;
         self.refuse_revoked(&plan.candidate, origin).await?;
-        Ok(Some(plan))
+        self.listed(plan).await.map(Some)
+    }
+
+    /// Asks a component of ACT for its tools, and compares the plugin with the installed one.
+    async fn listed(&self, mut plan: Plan) -> Result<Plan, InstallError> {
+        let candidate = &mut plan.candidate;
+        if candidate.manifest.is_unlisted() {
+            let from = candidate.source.to_string();
+            let called = candidate.source.called();
+            let list = listing::tools(&candidate.bytes, &called, Some(self.cache)).await;
+            let list =
+                list.map_err(|source| InstallError::Listing { from: from.clone(), source })?;
+            let unfit = |source: PackError| InstallError::Pack { from, source: source.into() };
+            candidate.pin(list).map_err(unfit)?;
+        }
+        plan.changes = self.changes(&plan.candidate)?;
+        Ok(plan)
     }
 
     fn plan(
@@ -438,8 +469,11 @@ impl Installer<'_> {
     ) -> Result<Plan, InstallError> {
         let from = source.to_string();
         check_digest(&from, &fetched.bytes, wish, locked.map(|(_, locked)| locked.digest))?;
-        let mut candidate = Candidate::read(source, self.workspace.path(), fetched.bytes)
-            .map_err(|source| InstallError::Pack { from: from.clone(), source: source.into() })?;
+        let beside = self.beside(&source, &fetched.bytes);
+        let mut candidate =
+            Candidate::read(source, self.workspace.path(), fetched.bytes, beside).map_err(
+                |source| InstallError::Pack { from: from.clone(), source: source.into() },
+            )?;
         let range = wish.range.clone().or_else(|| locked?.1.range.clone());
         candidate.range = range.or(candidate.range);
         self.check_name(&candidate.manifest.name, &from, locked.map(|(name, _)| name))?;
@@ -466,8 +500,19 @@ impl Installer<'_> {
         let is_known = known.is_some() && !trust.is_other_plugin;
         let ask = if is_known { trust.wider } else { candidate.manifest.requests.clone() };
         let unchecked_signature = signer.is_none() && fetched.signature.is_some();
-        let changes = self.changes(&candidate)?;
-        Ok(Plan { candidate, ask, is_known, keeps_grants: is_known, unchecked_signature, changes })
+        let keeps_grants = is_known;
+        Ok(Plan { candidate, ask, is_known, keeps_grants, unchecked_signature, changes: None })
+    }
+
+    /// What the files beside a component say, or those that were kept with it. A list of tools is always
+    /// asked for anew.
+    fn beside(&self, source: &Source, bytes: &[u8]) -> Beside {
+        let origin = source.absolute(self.workspace.path());
+        let beside = match origin.path() {
+            Some(file) => Beside::read(file),
+            None => Beside::read(&self.store.path(&Digest::of(bytes))),
+        };
+        Beside { list: None, ..beside }
     }
 
     /// Refuses the name of a built-in plugin, and any other name than that in the lock file.
@@ -523,9 +568,7 @@ impl Installer<'_> {
             grants::set_grant(settings, name, &granted, owner)?;
         }
         self.store.put(&candidate.digest, &candidate.bytes)?;
-        if let Some(file) = candidate.origin.path() {
-            self.store.put_beside(&candidate.digest, &Beside::read(file))?;
-        }
+        self.store.put_beside(&candidate.digest, &candidate.beside)?;
         let mut accepted = self.store.acceptances()?;
         accepted.accept(candidate, *is_known);
         self.store.set_acceptances(&accepted)?;

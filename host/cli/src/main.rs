@@ -21,6 +21,7 @@ mod health;
 mod inbox;
 mod install;
 mod ledger;
+mod listing;
 mod log;
 mod mcp;
 mod output;

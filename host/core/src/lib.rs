@@ -10,9 +10,11 @@
 //! | [`envelope`] | converting text to calls, and results to text |
 //! | [`contract`] | agents' output contracts |
 //! | [`definition`] | agent definitions |
+//! | [`cbor`] | CBOR to JSON and back |
 //! | [`policy`] | requests, grants, roles, scopes, limits |
 //! | [`reference`] | `docs/outcomes.md`, written from the codes and limits |
 
+pub mod cbor;
 pub mod contract;
 pub mod definition;
 pub mod envelope;

@@ -21,6 +21,7 @@
 //! | [`record`] | journal, statistics and telemetry of calls |
 //! | [`pipeline`] | a round of Designer, QA and Main |
 //! | [`backends`] | calling backends directly, without a tool |
+//! | [`listing`] | asking components of ACT for their tools |
 //! | [`unknown`] | names in the settings that do not exist |
 
 mod approval;
@@ -36,6 +37,7 @@ mod ended;
 mod execute;
 mod executed;
 mod flows;
+mod listing;
 mod nested;
 mod paused;
 mod pipeline;
@@ -78,6 +80,7 @@ pub use approval::outdated;
 pub use approver::{Approval, Approver, NOT_OPEN, Proposal};
 pub use config::{Config, OpenError};
 pub use context::RunOptions;
+pub use listing::ToolListError;
 pub use pipeline::{Inputs, PipelineOptions, Source};
 pub use run::{Effects, Run};
 pub use services::Service;

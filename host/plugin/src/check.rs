@@ -251,6 +251,9 @@ pub fn packed(file: &str, component: &[u8]) -> Checked {
 fn derived(place: Place, component: &[u8]) -> Checked {
     let called = pack::called(Path::new(&place.file));
     match typed::derive(component, &called, &Beside::read(Path::new(&place.file))) {
+        Err(TypedError::Unlisted(manifest)) => {
+            Checked { findings: Vec::new(), manifest: Some(*manifest) }
+        }
         Err(error) => Checked::only(unusable(place, &error.into())),
         Ok(Derived { manifest, left_out, unread }) => {
             let left_out = left_out.into_iter().map(|LeftOut { function, why }| {

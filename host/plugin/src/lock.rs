@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
 use super::manifest::{Manifest, NAME_FORM, is_name};
-use super::pack;
+use super::pack::{self, PackError};
 use super::signature::Signer;
 use super::source::Source;
+use super::typed::{Beside, TypedError};
 use cofferdam_core::policy::Capabilities;
 use cofferdam_text::shorten;
 
@@ -166,21 +167,42 @@ pub struct Candidate {
     pub manifest: Manifest,
     /// The WIT packages that it imports.
     pub wit: Vec<String>,
+    /// What the files beside the component say.
+    pub beside: Beside,
 }
 
 impl Candidate {
-    /// Reads a packed component. The caller checks its signature.
+    /// Reads a packed component. The caller checks its signature. A component of ACT whose tools are not in
+    /// `beside` [lists none](Manifest::is_unlisted).
     ///
     /// # Errors
     /// Returns an error if the bytes are not a packed component, or if the manifest or a schema is
     /// invalid.
-    pub fn read(source: Source, workspace: &Path, bytes: Vec<u8>) -> Result<Self, pack::PackError> {
+    pub fn read(
+        source: Source,
+        workspace: &Path,
+        bytes: Vec<u8>,
+        beside: Beside,
+    ) -> Result<Self, PackError> {
         let (origin, digest) = (source.absolute(workspace), Digest::of(&bytes));
-        let manifest = pack::manifest(&bytes, &source.called(), origin.path())?;
+        let manifest = match pack::manifest_beside(&bytes, &source.called(), &beside) {
+            Err(PackError::Typed(TypedError::Unlisted(manifest))) => *manifest,
+            manifest => manifest?,
+        };
         manifest.check_schemas()?;
         let wit = packages(&pack::imports(&bytes)?);
         let range = source.default_range();
-        Ok(Self { source, origin, range, bytes, digest, signer: None, manifest, wit })
+        Ok(Self { source, origin, range, bytes, digest, signer: None, manifest, wit, beside })
+    }
+
+    /// Pins the list of its tools.
+    ///
+    /// # Errors
+    /// Returns an error if the list is not of this component, or if the manifest with it is invalid.
+    pub fn pin(&mut self, list: String) -> Result<(), PackError> {
+        self.beside.list = Some(list);
+        self.manifest = pack::manifest_beside(&self.bytes, &self.source.called(), &self.beside)?;
+        Ok(self.manifest.check_schemas()?)
     }
 }
 

@@ -190,6 +190,12 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// Whether this is a component of ACT that was not asked for its tools yet. Any other plugin has tools or
+    /// backends.
+    pub fn is_unlisted(&self) -> bool {
+        self.tools.is_empty() && self.backends.is_empty()
+    }
+
     /// Checks that every schema compiles.
     ///
     /// # Errors

@@ -182,11 +182,22 @@ pub fn manifest(
     called: &str,
     path: Option<&Path>,
 ) -> Result<Manifest, PackError> {
+    manifest_beside(component, called, &path.map(Beside::read).unwrap_or_default())
+}
+
+/// As [`manifest`], with what the files beside the component say.
+///
+/// # Errors
+/// Those of [`manifest`].
+pub fn manifest_beside(
+    component: &[u8],
+    called: &str,
+    beside: &Beside,
+) -> Result<Manifest, PackError> {
     if let Some(manifest) = packed_manifest(component)? {
         return Ok(manifest);
     }
-    let beside = path.map(Beside::read).unwrap_or_default();
-    let derived = typed::derive(component, called, &beside)?;
+    let derived = typed::derive(component, called, beside)?;
     for why in &derived.unread {
         tracing::warn!("{called}: {why}");
     }

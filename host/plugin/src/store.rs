@@ -152,7 +152,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`] if it can't be written or removed.
     pub fn put_beside(&self, digest: &Digest, beside: &Beside) -> Result<(), StoreError> {
-        for (ending, text) in ENDINGS.into_iter().zip([&beside.wit, &beside.texts]) {
+        for (ending, text) in ENDINGS.into_iter().zip([&beside.wit, &beside.texts, &beside.list]) {
             let path = self.path(digest).with_extension(ending);
             let done = match text {
                 Some(text) => {

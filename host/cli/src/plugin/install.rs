@@ -53,6 +53,7 @@ impl Session {
             workspace: &self.workspace,
             store: &self.store,
             distribution: &self.distribution,
+            cache: &self.directories.cache,
             built_in: self.built_in.clone(),
         }
     }

@@ -27,7 +27,7 @@ use cofferdam_plugin::pack;
 use cofferdam_plugin::registry::Plugin;
 use cofferdam_plugin::signature::Signer;
 use cofferdam_plugin::store::Store;
-use cofferdam_plugin::typed::{self, Beside, wit};
+use cofferdam_plugin::typed::{self, Beside, TypedError, wit};
 
 pub fn execute(global: &Global, command: &PluginCommand, output: &Output) -> Result<u8, CliError> {
     match command {
@@ -126,11 +126,12 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
     let bytes = fs::read(&file).map_err(|error| usage(&error))?;
     let (manifest, left_out) = match pack::packed_manifest(&bytes).map_err(|error| usage(&error))? {
         Some(manifest) => (manifest, None),
-        None => {
-            let derived = typed::derive(&bytes, &called, &Beside::read(&file))
-                .map_err(|error| usage(&error))?;
-            (derived.manifest, Some(derived.left_out))
-        }
+        None => match typed::derive(&bytes, &called, &Beside::read(&file)) {
+            Ok(derived) => (derived.manifest, Some(derived.left_out)),
+            // What it asks for is known before it runs, its tools are not.
+            Err(TypedError::Unlisted(manifest)) => (*manifest, Some(Vec::new())),
+            Err(error) => return Err(usage(&error)),
+        },
     };
     let imports = pack::imports(&bytes).map_err(|error| usage(&error))?;
     let exports = pack::exports(&bytes).map_err(|error| usage(&error))?;
@@ -144,6 +145,7 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
         "limits": manifest.limits,
         "has_manifest": left_out.is_none(),
         "signer": accepted_signer(&Digest::of(&bytes))?,
+        "lists_tools_when_installed": manifest.is_unlisted(),
         "tools": manifest.tools.iter().map(|tool| json!({
             "name": tool.name,
             "title": tool.title,

@@ -79,7 +79,7 @@ impl CallContext {
     }
 
     /// The configuration of the plugin, by key. The value is an error if a variable is not set.
-    pub(super) fn config(&self) -> impl Iterator<Item = (&str, Result<String, String>)> {
+    pub(crate) fn config(&self) -> impl Iterator<Item = (&str, Result<String, String>)> {
         let environment = &self.services.http.environment;
         let config = self.permissions.grant.config.iter();
         config.map(|(key, value)| (key.as_str(), with_variables(value, environment)))

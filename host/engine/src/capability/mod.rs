@@ -55,6 +55,10 @@ pub use state::CallState;
 /// How often code that waits checks whether its call was cancelled.
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(20);
 
+/// The interfaces of ACT that have only types.
+const ACT_TYPES: [&str; 3] =
+    ["act:core/types@0.4.0", "act:sessions/types@0.2.0", "act:tools/types@0.2.0"];
+
 /// The number of cores that this process may use, determined once: the system reads several files.
 pub(crate) fn cores() -> usize {
     static CORES: LazyLock<usize> =
@@ -98,7 +102,8 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
 pub(crate) fn add_wasi03_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wasi03::add_to_linker(linker)?;
     http::add_wasi03_to_linker(linker)?;
-    files::add_wasi03_to_linker(linker)
+    files::add_wasi03_to_linker(linker)?;
+    ACT_TYPES.into_iter().try_for_each(|interface| linker.instance(interface).map(drop))
 }
 
 impl wit::tool::types::Host for CallState {}

@@ -103,7 +103,7 @@ fn worlds(
         Finding::error(Place::export(file, interface), problem, cure)
     };
     let mut findings = Vec::new();
-    if !manifest.tools.is_empty() {
+    if !manifest.tools.is_empty() || manifest.is_unlisted() {
         findings
             .extend(Tools::new(engine, &pre, manifest).err().map(|error| finding(TOOLS, error)));
     }

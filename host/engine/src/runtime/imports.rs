@@ -15,6 +15,10 @@ const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("wasi:http/", Needs::Http),
     ("wasi:io/", Needs::Nothing),
     ("wasi:random/", Needs::Nothing),
+    // Types alone.
+    ("act:core/types@0.4.0", Needs::Nothing),
+    ("act:sessions/types@0.2.0", Needs::Nothing),
+    ("act:tools/types@0.2.0", Needs::Nothing),
     ("cofferdam:tool/types@0.1.0", Needs::Nothing),
     ("cofferdam:host/log@0.1.0", Needs::Nothing),
     ("cofferdam:host/progress@0.1.0", Needs::Nothing),

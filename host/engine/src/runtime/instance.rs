@@ -69,6 +69,7 @@ fn call_here(prepared: &Prepared, request: &CallRequest) -> (Answer, SpentInstan
             plugin.cofferdam_tool_tools().call_call(store, tool, args, &given)
         }
         Tools::Typed(functions) => functions.call(store, tool, args),
+        Tools::Act(component) => component.call(store, tool, args),
     });
     match ended {
         Ok((answer, store)) => {

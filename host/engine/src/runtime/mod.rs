@@ -5,6 +5,7 @@
 //! checked against its grants, and it is linked. Each call gets a fresh instance, which is dropped
 //! afterwards.
 
+mod act;
 mod backends;
 mod check;
 mod clock;
@@ -35,6 +36,7 @@ use cofferdam_core::outcome::{LimitCode, NO_DESCRIPTOR, lacks_descriptors};
 use cofferdam_core::policy::Capabilities;
 use cofferdam_plugin::cache::CodeCache;
 use cofferdam_plugin::digest::Digest;
+use cofferdam_plugin::manifest::Manifest;
 use cofferdam_plugin::registry::Plugin;
 use cofferdam_plugin::typed::Generation;
 
@@ -293,28 +295,22 @@ impl Runtime {
         if is_cancelled() {
             return Err(LoadError::Cancelled);
         }
-        let Loaded { lanes, components } = self.components(plugin, is_cancelled)?;
-        let name = &plugin.manifest.name;
-        let (mut is_divisible, mut refused) = (false, Vec::new());
-        for (import, _) in components[0].component_type().imports(&lanes[0].engine) {
-            let refusal = check_import(&plugin.manifest, import, granted)?;
-            refused.extend(refusal.map(|refusal| (import.to_owned(), refusal)));
-            is_divisible |= import == PARTS;
-        }
-        let world = |error: wasmtime::Error| LoadError::World {
-            plugin: name.clone(),
-            message: format!("{error:#}"),
-        };
-        let mismatch = |error: wasmtime::Error| LoadError::Mismatch {
-            plugin: name.clone(),
-            message: format!("{error:#}"),
-        };
-        let link = |(lane, component): (&Lane, &Component)| {
-            let pre = refused::link(&lane.linker, component, &refused).map_err(mismatch)?;
-            LaneOfPlugin::new(&lane.engine, &pre, &plugin.manifest).map_err(world)
-        };
-        let lanes = lanes.iter().zip(&components).map(link).collect::<Result<_, _>>()?;
-        Ok(Prepared { lanes, is_divisible })
+        link(&self.components(plugin, is_cancelled)?, &plugin.manifest, granted)
+    }
+
+    /// Prepares a component of ACT whose tools are not known yet, so that a call returns them. It is
+    /// granted nothing.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn prepare_unlisted(
+        &self,
+        component: &[u8],
+        manifest: &Manifest,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Arc<Prepared>, LoadError> {
+        let loaded = self.compiled(component, self.compiler.as_ref(), is_cancelled)?;
+        link(&loaded, manifest, &Capabilities::NONE).map(Arc::new)
     }
 
     /// Loads the plugin's code into each lane.
@@ -415,6 +411,36 @@ impl Runtime {
         let lanes = self.lanes_of(Generation::of(component))?;
         lanes[0].engine.precompile_component(component).map_err(compile_error)
     }
+}
+
+/// Checks the imports of a plugin against its grants, and links it in each lane.
+fn link(
+    loaded: &Loaded<'_>,
+    manifest: &Manifest,
+    granted: &Capabilities,
+) -> Result<Prepared, LoadError> {
+    let Loaded { lanes, components } = loaded;
+    let name = &manifest.name;
+    let (mut is_divisible, mut refused) = (false, Vec::new());
+    for (import, _) in components[0].component_type().imports(&lanes[0].engine) {
+        let refusal = check_import(manifest, import, granted)?;
+        refused.extend(refusal.map(|refusal| (import.to_owned(), refusal)));
+        is_divisible |= import == PARTS;
+    }
+    let world = |error: wasmtime::Error| LoadError::World {
+        plugin: name.clone(),
+        message: format!("{error:#}"),
+    };
+    let mismatch = |error: wasmtime::Error| LoadError::Mismatch {
+        plugin: name.clone(),
+        message: format!("{error:#}"),
+    };
+    let link = |(lane, component): (&Lane, &Component)| {
+        let pre = refused::link(&lane.linker, component, &refused).map_err(mismatch)?;
+        LaneOfPlugin::new(&lane.engine, &pre, manifest).map_err(world)
+    };
+    let lanes = lanes.iter().zip(components).map(link).collect::<Result<_, _>>()?;
+    Ok(Prepared { lanes, is_divisible })
 }
 
 /// Loads compiled code into lanes.

@@ -46,7 +46,7 @@ impl LaneOfPlugin {
             return Err(Error::msg("a component that uses WASI 0.3 can't have backends"));
         }
         let has = |kind| manifest.backends.iter().any(|backend| backend.kind == kind);
-        let tools = !manifest.tools.is_empty();
+        let tools = !manifest.tools.is_empty() || manifest.is_unlisted();
         Ok(Self {
             engine: engine.clone(),
             tools: tools.then(|| Tools::new(engine, pre, manifest)).transpose()?,

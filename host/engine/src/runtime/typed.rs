@@ -8,6 +8,7 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{ComponentExportIndex, InstancePre, Type, Val};
 use wasmtime::{Error, Result, Store};
 
+use super::act::Act;
 use super::concurrent;
 use super::engine::Engine;
 use super::value::{self, TypeMismatch};
@@ -28,6 +29,8 @@ pub(super) enum Tools {
     Json(PluginPre<CallState>),
     /// One typed function for each tool.
     Typed(Typed),
+    /// One function of ACT, with CBOR.
+    Act(Act),
 }
 
 impl Tools {
@@ -42,6 +45,9 @@ impl Tools {
     ) -> Result<Self> {
         if pre.component().get_export_index(None, TOOLS).is_some() {
             return PluginPre::new(pre.clone()).map(Self::Json);
+        }
+        if let Some(act) = Act::new(engine, pre, manifest)? {
+            return Ok(Self::Act(act));
         }
         let exported = exported(pre, &manifest.name);
         if exported.is_empty() {
@@ -196,7 +202,7 @@ fn failed(error: &Val, detail: Value, context: &CallContext) -> ToolError {
     ToolError { detail: Some(detail.to_string()), ..failure(code, message) }
 }
 
-fn failure(code: &str, message: String) -> ToolError {
+pub(super) fn failure(code: &str, message: String) -> ToolError {
     ToolError { kind: ErrorKind::Failed, code: code.to_owned(), message, detail: None }
 }
 

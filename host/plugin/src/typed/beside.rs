@@ -1,5 +1,6 @@
 //! Texts about a component from files beside it: `NAME.wit`, whose comments describe its functions and
-//! types, and `NAME.toml`, in which the operator describes its tools.
+//! types, and `NAME.toml`, in which the operator describes its tools. Beside an installed component of ACT
+//! there is the list of its tools as well (`NAME.tools.json`), which the host wrote.
 #![expect(
     clippy::disallowed_methods,
     reason = "they are beside a component that is named by its path"
@@ -21,7 +22,7 @@ use cofferdam_text::shorten;
 use cofferdam_workspace::bounded_text;
 
 /// The endings of the names of the files.
-pub const ENDINGS: [&str; 2] = ["wit", "toml"];
+pub const ENDINGS: [&str; 3] = ["wit", "toml", "tools.json"];
 
 /// The contents of the files beside a component.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Beside {
     pub wit: Option<String>,
     /// Of `NAME.toml`.
     pub texts: Option<String>,
+    /// Of `NAME.tools.json`: the pinned list of the tools of a component of ACT.
+    pub list: Option<String>,
     /// Which of them can't be read, and why.
     pub unread: Vec<String>,
 }
@@ -61,7 +64,7 @@ impl Beside {
     /// Reads the files beside the component at `path`.
     pub fn read(path: &Path) -> Self {
         let mut beside = Self::default();
-        let [wit, texts] = ENDINGS.map(|ending| {
+        let [wit, texts, list] = ENDINGS.map(|ending| {
             let file = path.with_extension(ending);
             match text(&file) {
                 Ok(text) => Some(text),
@@ -72,7 +75,7 @@ impl Beside {
                 }
             }
         });
-        Self { wit, texts, ..beside }
+        Self { wit, texts, list, ..beside }
     }
 
     /// The comments of the WIT.
@@ -192,9 +195,9 @@ mod tests {
         for ending in ENDINGS {
             std::os::unix::fs::symlink(&secret, component.with_extension(ending)).unwrap();
         }
-        let Beside { wit, texts, unread } = Beside::read(&component);
-        assert_eq!((wit, texts), (None, None));
-        assert_eq!(unread.len(), 2, "{unread:?}");
+        let Beside { wit, texts, list, unread } = Beside::read(&component);
+        assert_eq!((wit, texts, list), (None, None, None));
+        assert_eq!(unread.len(), 3, "{unread:?}");
         assert!(unread.iter().all(|why| why.ends_with("no regular file")), "{unread:?}");
 
         let text = fs::read_to_string(&secret).unwrap();

@@ -5,6 +5,7 @@
 //! component's types and skips the bodies of functions; nothing is compiled or run. [`schema`]
 //! defines the JSON form of each type; [`cofferdam_engine::runtime`] converts by the same rules.
 
+pub mod act;
 mod beside;
 mod docs;
 mod generation;
@@ -56,7 +57,7 @@ pub struct Derived {
 }
 
 /// An exported function that can't be a tool.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LeftOut {
     /// Its name, after that of its interface.
     pub function: String,
@@ -87,6 +88,14 @@ pub enum TypedError {
     /// It exports too many functions.
     #[error("the component has no manifest, and exports more than {MAX_FUNCTIONS} functions")]
     TooMany,
+    /// It is a component of ACT that can't be used.
+    #[error("the component of ACT {0}")]
+    Act(String),
+    /// It is a component of ACT whose tools are not known yet. Its manifest is complete without them.
+    #[error(
+        "the component of ACT lists its tools when it runs, and was not asked for them; `cofferdam plugin install` does so, once"
+    )]
+    Unlisted(Box<Manifest>),
     /// The file name gives no valid plugin name.
     #[error("the component has no manifest, so it is called as its file is; '{}' gives no name: rename it to something that begins with a letter", shorten(.0, 80))]
     Name(String),
@@ -183,6 +192,9 @@ pub fn derive(component: &[u8], called: &str, beside: &Beside) -> Result<Derived
     if exports.iter().any(is_ours) {
         return Err(TypedError::NoManifest);
     }
+    if act::exported(exports.iter().map(String::as_str)).is_some() {
+        return act::derive(component, &sections, called, beside);
+    }
     let name = plugin_name(called)?;
     let (docs, texts, mut unread) = descriptions(beside, sections.get(docs::SECTION).copied());
     let functions = functions(types, &exports);
@@ -213,10 +225,7 @@ pub fn derive(component: &[u8], called: &str, beside: &Beside) -> Result<Derived
     let described = described
         .or_else(|| said("description"))
         .or_else(|| docs.component().map(first_line))
-        .unwrap_or_else(|| {
-            let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-            shorten(&format!("A component that exports {}.", names.join(", ")), 200)
-        });
+        .unwrap_or_else(|| named(&tools));
     let manifest = Manifest {
         name,
         version: said("version")
@@ -234,6 +243,12 @@ pub fn derive(component: &[u8], called: &str, beside: &Beside) -> Result<Derived
     };
     manifest.check()?;
     Ok(Derived { manifest, left_out, unread })
+}
+
+/// A description by the names of the tools.
+fn named(tools: &[Tool]) -> String {
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    shorten(&format!("A component that exports {}.", names.join(", ")), 200)
 }
 
 /// What is written about a component: in the files beside it, or its section with comments. Also
