@@ -106,6 +106,7 @@ impl Host {
             observer: Arc::new(Quiet),
             session: Session::default(),
             secrets: Arc::default(),
+            consents: Arc::default(),
             nested: None,
             services: Arc::clone(&self.services),
         }
