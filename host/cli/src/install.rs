@@ -450,7 +450,7 @@ impl Installer<'_> {
         if candidate.manifest.is_unlisted() {
             let from = candidate.source.to_string();
             let called = candidate.source.called();
-            let list = listing::tools(&candidate.bytes, &called, Some(self.cache)).await;
+            let list = listing::tools(&candidate.bytes, &called, self.cache).await;
             let list =
                 list.map_err(|source| InstallError::Listing { from: from.clone(), source })?;
             let unfit = |source: PackError| InstallError::Pack { from, source: source.into() };

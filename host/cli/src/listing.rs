@@ -24,14 +24,10 @@ pub enum ListingError {
 ///
 /// # Errors
 /// See [`ListingError`].
-pub async fn tools(
-    component: &[u8],
-    called: &str,
-    cache: Option<&Path>,
-) -> Result<String, ListingError> {
+pub async fn tools(component: &[u8], called: &str, cache: &Path) -> Result<String, ListingError> {
     let workspace = tempfile::tempdir()?;
     let config = Config {
-        cache: cache.map(Path::to_owned),
+        cache: Some(cache.to_owned()),
         workers: Some(1),
         sandbox: Some(Helper::current()),
         ..Config::new(workspace.path())
