@@ -15,7 +15,7 @@ use crate::pattern::Pattern;
 /// The number of files from which on a pattern is too broad, as the tool schemas say.
 const MAX_RESULTS: usize = 10_000;
 
-/// The maximum size of the paths in a result whose caller gave no limit, as JSON, in bytes.
+/// The maximum size of the paths in a result, as JSON, in bytes.
 const PAGE_BYTES: usize = 28 * 1024;
 
 /// The arguments of `glob`.
@@ -27,9 +27,6 @@ pub struct Args {
     /// The directory to search; the default is the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The maximum number of files.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<usize>,
     /// The number of files to leave out at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<usize>,
@@ -108,12 +105,9 @@ impl Search {
         });
         let total = found.len();
         let offset = self.args.offset.unwrap_or(0).min(total);
-        let (most, mut left) = match self.args.limit {
-            Some(limit) => (limit, usize::MAX),
-            None => (total, PAGE_BYTES),
-        };
+        let mut left = PAGE_BYTES;
         let mut files = Vec::new();
-        for file in found[offset..].iter().take(most) {
+        for file in &found[offset..] {
             let path = context.absolute(&context.resolve(&file.path)?);
             match left.checked_sub(text_bytes(&path) + "\"\",".len()) {
                 Some(rest) => left = rest,
@@ -191,12 +185,7 @@ mod tests {
     }
 
     fn args(pattern: &str, path: Option<&str>) -> Args {
-        Args {
-            pattern: pattern.to_owned(),
-            path: path.map(str::to_owned),
-            limit: None,
-            offset: None,
-        }
+        Args { pattern: pattern.to_owned(), path: path.map(str::to_owned), offset: None }
     }
 
     fn files(list: &[(&str, u64)]) -> impl Iterator<Item = File> {
@@ -283,16 +272,14 @@ mod tests {
     #[test]
     fn many_files_are_paged_and_counted() {
         let (_directory, context) = project();
-        let many = |count: usize| {
-            (0..count).map(|n| File {
+        let answer = |args: Args, count: usize| {
+            let many = (0..count).map(|n| File {
                 path: format!("src/module_{n:05}.py"),
                 size: 0,
                 modified_ms: 0,
-            })
-        };
-        let answer = |args: Args, count: usize| {
+            });
             let search = Search::new(args, &context).unwrap();
-            let output = search.answer(many(count), &context).unwrap();
+            let output = search.answer(many, &context).unwrap();
             assert!(serde_json::to_string(&output).unwrap().len() <= 32 * 1024);
             assert_eq!(output.total, count);
             output
@@ -308,19 +295,6 @@ mod tests {
         }
         assert_eq!(seen.len(), 10_000);
         assert!(seen[9_999].ends_with("src/module_09999.py"));
-        let limited = |limit, count| {
-            let args = Args { limit: Some(limit), ..args("**", None) };
-            Search::new(args, &context).unwrap().answer(many(count), &context).unwrap()
-        };
-        assert_eq!(
-            (limited(10_000, 10_000).files.len(), limited(10_000, 10_000).left_out),
-            (10_000, None)
-        );
-        let left_out = limited(2, 3).left_out.unwrap();
-        assert_eq!(
-            left_out,
-            r#"2 of 3 files are listed; the next: glob {"pattern":"**","limit":2,"offset":2}"#
-        );
         let notice = answer(args("**", None), 10_001).notice.unwrap();
         assert_eq!(notice.code, "TooManyResults");
         assert!(notice.message.contains("10000; narrow"), "{notice:?}");
