@@ -15,7 +15,7 @@ use cofferdam_core::policy::executed_by;
 use cofferdam_engine::call::Session;
 use cofferdam_engine::host::Host;
 use cofferdam_text::escape_control;
-use cofferdam_workspace::FileReview;
+use cofferdam_workspace::{FileReview, ListedProposal};
 
 /// The name of the extension.
 const EXTENSION: &str = "io.modelcontextprotocol/ui";
@@ -68,17 +68,25 @@ pub(super) fn page() -> ResourceContents {
     page.with_mime_type(MIME_TYPE).with_meta(meta)
 }
 
+/// Returns the open proposal of a session, which has at most one.
+///
+/// # Errors
+/// The proposals can't be read.
+pub(super) fn proposal_of(host: &Host, session: &Session) -> io::Result<Option<ListedProposal>> {
+    let proposals = host.reviews().list().map_err(io::Error::other)?;
+    Ok(proposals.into_iter().find(|proposal| proposal.author.session == *session.name()))
+}
+
 /// Returns the proposal of a session compared with the workspace as it is; without files if nothing
 /// is held. Control and invisible characters are shown as escapes.
 ///
 /// # Errors
 /// The proposals can't be read.
 pub(super) fn held(host: &Host, session: &Session) -> io::Result<String> {
-    let reviews = host.reviews();
-    let proposals = reviews.list().map_err(io::Error::other)?;
-    let own = proposals.iter().find(|proposal| proposal.author.session == *session.name());
-    let Some(own) = own else { return Ok(json!({"files": []}).to_string()) };
-    let review = reviews.show(&own.id).map_err(io::Error::other)?;
+    let Some(own) = proposal_of(host, session)? else {
+        return Ok(json!({"files": []}).to_string());
+    };
+    let review = host.reviews().show(&own.id).map_err(io::Error::other)?;
     let mut left = MAX_DIFF_BYTES;
     let files = review.files.iter().take(MAX_FILES).map(|file| of_file(file, &mut left));
     Ok(json!({

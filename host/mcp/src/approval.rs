@@ -473,7 +473,8 @@ fn later(proposal: &Proposal) -> Option<&'static str> {
     }
 }
 
-/// The form of a question, with what else a yes can be for. Nothing in it is required: a client that shows only yes and no has that.
+/// The form of a question, with what else a yes can be for. Nothing in it is required: a client that shows
+/// only yes and no has that.
 fn form(later: Option<&str>) -> ElicitationSchema {
     let mut choices = vec![(ONCE, "Yes, this call")];
     choices.extend(later.map(|later| (FOR_SESSION, later)));

@@ -35,9 +35,7 @@ const MAX_DECISIONS: usize = 50;
 /// Returns the proposal of a session, and the latest decisions about its calls and proposals.
 fn review(host: &Host, session: &Session) -> io::Result<String> {
     let name = session.name();
-    let proposals = host.reviews().list().map_err(io::Error::other)?;
-    let own = proposals.into_iter().filter(|proposal| proposal.author.session == *name);
-    let held = own.map(|proposal| {
+    let held = app::proposal_of(host, session)?.into_iter().map(|proposal| {
         let paths = proposal.paths.iter();
         let paths = paths.map(|(path, change)| json!({"path": path, "change": change}));
         json!({

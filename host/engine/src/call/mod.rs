@@ -1,6 +1,6 @@
-//! The state of one call that all layers use: deadline and cancellation, why it was stopped,
-//! permissions, observer, usage, the
-//! secrets that it has read, and the consent that it has asked for. Running calls is not part of this module.
+//! The state of one call that all layers use: deadline and cancellation, why it was stopped, permissions,
+//! observer, usage, the secrets that it has read, and the consent that it has asked for. Running calls is
+//! not part of this module.
 
 mod consent;
 mod control;

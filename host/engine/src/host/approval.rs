@@ -56,11 +56,8 @@ impl Host {
                 _ => None,
             };
             let (diff, change) = preview.map(|Preview { diff, digest }| (diff, digest)).unzip();
-            let args = call.call().args().clone();
-            let for_session = true;
-            let (flow, consent, paused) = (None, None, None);
             let proposal =
-                Proposal { tool, args, diff, change, tree, flow, consent, for_session, paused };
+                Proposal { diff, change, tree, for_session: true, ..Proposal::about(call) };
             let approval = self.ask_user(active, approver.as_ref(), &proposal).await?;
             Ok(Approved { change, tree: approval.tree, was_shown: true })
         };

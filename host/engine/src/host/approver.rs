@@ -6,6 +6,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 
 use crate::call::{ConsentRequest, Later, SecretFlow};
+use crate::dispatch::GrantedCall;
 use cofferdam_core::outcome::{DenialCode, Failure};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::{Fingerprint, PausedId};
@@ -51,9 +52,25 @@ pub struct Approval {
 }
 
 impl Proposal {
+    /// The question whether a call may be made; nothing else is shown yet.
+    pub(super) fn about(call: &GrantedCall) -> Self {
+        Self {
+            tool: call.call().tool().qualified_name().into(),
+            args: call.call().args().clone(),
+            diff: None,
+            change: None,
+            tree: None,
+            flow: None,
+            consent: None,
+            for_session: false,
+            paused: None,
+        }
+    }
+
     /// A digest of everything that was shown, in hexadecimal.
     pub fn digest(&self) -> String {
-        let Self { tool, args, diff, change, flow, consent, .. } = self;
+        let Self { tool, args, diff, change, tree: _, flow, consent, for_session: _, paused: _ } =
+            self;
         let mut shown = format!("{tool}\0{args}\0").into_bytes();
         // The diff depends on the time that is available to make it.
         match change {

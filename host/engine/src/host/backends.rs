@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Host;
-use crate::call::{Control, Permissions, Session};
+use crate::call::{Control, Observer, Permissions, Session};
 use crate::capability::{Backends, CallContext};
 use crate::runtime::{BackendEntry, BackendError, linting};
 use crate::toolchains::Toolchains;
-use cofferdam_core::policy::{BackendKind, Capabilities, Files, Scope};
+use cofferdam_core::policy::{BackendKind, Capabilities, Files, Limits, Scope};
 
 impl Host {
     /// The backends of one kind, in the operator's order.
@@ -62,11 +62,23 @@ impl Host {
     fn operator(&self) -> CallContext {
         let mut limits = self.policy.limits().clone();
         limits.call = limits.program_call;
+        let capabilities = Capabilities { files: Files::Read, ..Capabilities::NONE };
+        self.without_a_call(limits, capabilities, Arc::clone(&self.shared.observer))
+    }
+
+    /// The context of an instance that no call of a client has asked for: in no session, with what is on the
+    /// disk.
+    pub(super) fn without_a_call(
+        &self,
+        limits: Limits,
+        capabilities: Capabilities,
+        observer: Arc<dyn Observer>,
+    ) -> CallContext {
         CallContext {
             id: uuid::Uuid::now_v7().to_string(),
             permissions: Permissions {
                 grant: Arc::default(),
-                capabilities: Capabilities { files: Files::Read, ..Capabilities::NONE },
+                capabilities,
                 sight: Scope::default(),
                 scope: Scope::default(),
             },
@@ -74,7 +86,7 @@ impl Host {
             control: Arc::new(Control::new(limits.call)),
             limits,
             usage: Arc::default(),
-            observer: Arc::clone(&self.shared.observer),
+            observer,
             session: Session::default(),
             secrets: Arc::default(),
             consents: Arc::default(),

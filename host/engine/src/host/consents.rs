@@ -41,17 +41,8 @@ impl Host {
             active.consents.answered(request, Err(String::new()));
             return Ok(());
         };
-        let proposal = Proposal {
-            tool: call.call().tool().qualified_name().into(),
-            args: call.call().args().clone(),
-            diff: None,
-            change: None,
-            tree: None,
-            flow: None,
-            consent: Some(request.clone()),
-            for_session: true,
-            paused: None,
-        };
+        let consent = Some(request.clone());
+        let proposal = Proposal { consent, for_session: true, ..Proposal::about(call) };
         let answered = tokio::select! {
             answered = self.ask_user(active, approver.as_ref(), &proposal) => answered,
             () = cancelled(options.cancel.clone()) => return Err(dispatch::cancelled()),

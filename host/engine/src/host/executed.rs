@@ -90,18 +90,8 @@ impl Host {
             self.pause(active, progress, transaction).await?;
             return Err(pending());
         }
-        let (tool, args) = (call.call().tool().qualified_name().into(), call.call().args().clone());
-        let proposal = Proposal {
-            tool,
-            args,
-            diff: Some(remarks),
-            change: Some(digest),
-            tree: None,
-            flow: None,
-            consent: None,
-            for_session: false,
-            paused: None,
-        };
+        let (diff, change) = (Some(remarks), Some(digest));
+        let proposal = Proposal { diff, change, ..Proposal::about(call) };
         let asked = Instant::now();
         tokio::select! {
             approved = self.ask_user(active, approver.as_ref(), &proposal) => drop(approved?),

@@ -28,20 +28,7 @@ impl Host {
             let why = "and nobody can be asked here; an MCP client that supports elicitation can";
             return Err(not_sent(&flow, why));
         };
-        let tool = call.call().tool().qualified_name().into();
-        let args = call.call().args().clone();
-        let shown = Some(flow.clone());
-        let proposal = Proposal {
-            tool,
-            args,
-            diff: None,
-            change: None,
-            tree: None,
-            flow: shown,
-            consent: None,
-            for_session: false,
-            paused: None,
-        };
+        let proposal = Proposal { flow: Some(flow.clone()), ..Proposal::about(call) };
         tokio::select! {
             approved = self.ask_user(active, approver.as_ref(), &proposal) => approved.map_err(|failure| {
                 match failure.code.as_str() == DenialCode::ApprovalNeeded.as_str() {

@@ -8,11 +8,11 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 
 use super::Host;
-use crate::call::{Control, Permissions, Quiet, Session, Stop};
+use crate::call::{Quiet, Stop};
 use crate::capability::CallContext;
 use crate::dispatch;
 use crate::runtime::{CallRequest, LoadError, blocking};
-use cofferdam_core::policy::{Capabilities, Scope};
+use cofferdam_core::policy::Capabilities;
 use cofferdam_plugin::typed::act::ToolList;
 use cofferdam_plugin::typed::{self, Beside, TypedError};
 use cofferdam_workspace::fair_queue::Client;
@@ -91,24 +91,6 @@ impl Host {
         let mut limits = self.policy.limits().clone();
         limits.call = limits.call.min(LIST_TIME);
         limits.output = limits.output.min(MAX_LIST_BYTES);
-        CallContext {
-            id: uuid::Uuid::now_v7().to_string(),
-            permissions: Permissions {
-                grant: Arc::default(),
-                capabilities: Capabilities::NONE,
-                sight: Scope::default(),
-                scope: Scope::default(),
-            },
-            tree: Arc::clone(self.services.workspace.plain()),
-            control: Arc::new(Control::new(limits.call)),
-            limits,
-            usage: Arc::default(),
-            observer: Arc::new(Quiet),
-            session: Session::default(),
-            secrets: Arc::default(),
-            consents: Arc::default(),
-            nested: None,
-            services: Arc::clone(&self.services),
-        }
+        self.without_a_call(limits, Capabilities::NONE, Arc::new(Quiet))
     }
 }

@@ -410,18 +410,7 @@ impl Progress {
     fn proposal(&self, call: &GrantedCall) -> (Proposal, Option<usize>) {
         let state = self.state();
         let (tree, paused) = (state.kept.tree, state.paused.clone());
-        let (tool, args) = (call.call().tool().qualified_name().into(), call.call().args().clone());
-        let whole = Proposal {
-            tool,
-            args,
-            diff: None,
-            change: None,
-            tree,
-            flow: None,
-            consent: None,
-            for_session: false,
-            paused,
-        };
+        let whole = Proposal { tree, paused, ..Proposal::about(call) };
         match state.kept.question.clone() {
             Some(Question::Call { position, tool, args }) => {
                 (Proposal { tool, args, for_session: true, ..whole }, Some(position))
