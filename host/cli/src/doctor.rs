@@ -60,7 +60,7 @@ pub fn execute(global: &Global, output: &Output) -> Result<u8, CliError> {
     let (runners, networks) = host.as_ref().map(|(host, runtime)| runners(host, runtime)).unzip();
     let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
     output.document(&json!({
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": setup::VERSION,
         "platform": format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
         "workers": Workers::default_count(),
         "resident_kib_with_plugins_loaded": resident,

@@ -182,7 +182,7 @@ fn is_same(given: &str, secret: &str) -> bool {
 fn secret() -> std::io::Result<String> {
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(cofferdam_text::hex(&bytes))
 }
 
 #[cfg(test)]

@@ -9,8 +9,6 @@ use sha2::{Digest as _, Sha256};
 
 const ALGORITHM: &str = "sha256:";
 
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
-
 /// A SHA-256 digest of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -34,9 +32,7 @@ impl Digest {
 
     /// The hexadecimal digits of the digest.
     pub fn hex(&self) -> String {
-        // Trees have many digests, so nothing is formatted for each byte.
-        let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
-        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+        cofferdam_text::hex(&self.0)
     }
 }
 

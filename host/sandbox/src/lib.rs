@@ -119,11 +119,7 @@ pub fn run_if_helper() -> Option<ExitCode> {
 }
 
 fn help(prepares: bool) -> io::Result<()> {
-    let place = match system::begin(prepares) {
-        Ok(None) => return Ok(()),
-        Ok(Some(place)) => Ok(place),
-        Err(error) => Err(error),
-    };
+    let Some(place) = system::begin(prepares).transpose() else { return Ok(()) };
     let mut stdin = io::stdin().lock();
     let request = wire::read_document(&mut stdin)?;
     let input = match &request {

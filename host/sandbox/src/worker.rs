@@ -71,6 +71,7 @@ pub enum WorkError {
 /// Calls `work` with the standard input if this process was started by [`Helper::work`]. An
 /// executable that is used as [`Helper`] calls this before it starts a thread or opens a file, and
 /// returns the exit status that it gets.
+#[must_use = "a worker that goes on would do the work of the host"]
 pub fn run_if_worker(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != WORKER_ARGUMENT {

@@ -56,6 +56,14 @@ pub fn json(json: &str) -> String {
     inert
 }
 
+/// The bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    // Nothing is formatted for each byte: the trees of stores have many digests.
+    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
+}
+
 /// Shortens `text` to at most `max` bytes, at a character boundary, and appends `...` if anything
 /// was cut.
 pub fn shorten(text: &str, max: usize) -> String {

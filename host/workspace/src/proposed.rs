@@ -392,7 +392,7 @@ impl FileReview {
 
 /// The beginning of a digest, in hexadecimal digits.
 pub(crate) fn short(digest: Sha256) -> String {
-    digest.finalize()[..ID_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
+    cofferdam_text::hex(&digest.finalize()[..ID_BYTES])
 }
 
 /// A hunk whose first line in the new file is moved by `shift` lines.

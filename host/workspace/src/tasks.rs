@@ -64,7 +64,7 @@ impl TaskId {
     fn new() -> io::Result<Self> {
         let mut id = [0; ID_BYTES];
         getrandom::fill(&mut id).map_err(io::Error::other)?;
-        Ok(Self(id.iter().map(|byte| format!("{byte:02x}")).collect()))
+        Ok(Self(cofferdam_text::hex(&id)))
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::args::{Format, Language, PluginKind, PluginNew, SdkSource};
 use crate::output::Output;
+use crate::setup::VERSION;
 use crate::{CliError, exit};
 use cofferdam_plugin::manifest::{NAME_FORM, is_name};
 
@@ -92,11 +93,10 @@ fn files(
     sdk: SdkSource,
 ) -> Result<BTreeMap<PathBuf, Vec<u8>>, String> {
     let mut files = BTreeMap::new();
-    let version = env!("CARGO_PKG_VERSION");
     let dependency = match sdk {
-        SdkSource::Released => format!("cofferdam-sdk = \"{version}\""),
+        SdkSource::Released => format!("cofferdam-sdk = \"{VERSION}\""),
         SdkSource::Bundled => {
-            format!("cofferdam-sdk = {{ version = \"{version}\", path = \"{SDK_DIRECTORY}\" }}")
+            format!("cofferdam-sdk = {{ version = \"{VERSION}\", path = \"{SDK_DIRECTORY}\" }}")
         }
     };
     for folder in folders(template) {

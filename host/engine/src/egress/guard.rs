@@ -79,7 +79,7 @@ impl Scanner {
 }
 
 fn forms(value: &[u8]) -> Vec<Vec<u8>> {
-    let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = cofferdam_text::hex(value);
     let mut forms = vec![
         value.to_vec(),
         value.iter().rev().copied().collect(),

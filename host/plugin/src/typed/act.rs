@@ -256,7 +256,7 @@ fn with_session(mut schema: Value, session: Option<&Value>) -> Value {
 
 /// The schema of every answer: one value, or several parts.
 fn answer_schema() -> Value {
-    let part = schema::object(
+    let mut part = schema::object(
         [
             ("text".to_owned(), json!({"type": "string"})),
             ("value".to_owned(), json!({})),
@@ -267,7 +267,6 @@ fn answer_schema() -> Value {
         .collect(),
         Vec::new(),
     );
-    let mut part = part;
     part[CONTENT] = KEPT.into();
     let fields = [
         ("result".to_owned(), json!({})),

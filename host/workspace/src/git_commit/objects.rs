@@ -244,7 +244,7 @@ pub(super) fn unpack(id: &str, packed: &[u8]) -> Result<Vec<u8>> {
         return Err(wrong("does not have the length that it says"));
     }
     let hash = Sha1::try_digest(&object);
-    let found: String = hash.hash().iter().map(|byte| format!("{byte:02x}")).collect();
+    let found = cofferdam_text::hex(hash.hash());
     if hash.has_collision() || found != id {
         return Err(wrong("does not have the content that its name says"));
     }
