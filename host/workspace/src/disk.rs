@@ -7,7 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[cfg(target_os = "linux")]
 use std::time::Duration;
@@ -365,6 +365,57 @@ pub(crate) fn try_lock(file: impl AsFd, how: FlockOperation) -> io::Result<bool>
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// A file that this process has locked.
+///
+/// Dropping it ends the lock at once. To close the file would not be enough: a program that is being
+/// started has a copy of its descriptor for a moment.
+#[derive(Debug)]
+pub(crate) struct LockedFile(File);
+
+impl LockedFile {
+    /// Locks a file; `None` if another process holds a lock, and `how` does not wait for it.
+    pub(crate) fn new(file: impl Into<File>, how: FlockOperation) -> io::Result<Option<Self>> {
+        let file = file.into();
+        Ok(try_lock(&file, how)?.then_some(Self(file)))
+    }
+
+    /// Creates a locked file under the name `new`, writes `content`, and renames it to `name`. If that
+    /// fails, nothing is left.
+    pub(crate) fn create(
+        directory: &OwnedFd,
+        [new, name]: [&str; 2],
+        content: &[u8],
+        durable: bool,
+    ) -> io::Result<Self> {
+        let file = create(directory, new)?;
+        let written = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(io::Error::from)
+            .and_then(|()| (&file).write_all(content))
+            .and_then(|()| if durable { sync(&file) } else { Ok(()) })
+            .and_then(|()| rename(directory, new, directory, name));
+        match written {
+            Ok(()) => Ok(Self(file)),
+            Err(error) => {
+                remove_all(directory, new)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns the file.
+    pub(crate) fn file(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        if let Err(error) = rustix::fs::flock(&self.0, FlockOperation::NonBlockingUnlock) {
+            tracing::warn!("a file stays locked: {error}");
+        }
     }
 }
 

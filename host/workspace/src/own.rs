@@ -305,7 +305,7 @@ pub(crate) fn make_private(directory: impl AsFd, stat: &Stat) -> io::Result<()> 
 }
 
 /// Whether a lock is still the file that processes lock.
-pub(crate) fn is_lock(own: &Own, lock: &OwnedFd) -> io::Result<bool> {
+pub(crate) fn is_lock(own: &Own, lock: impl AsFd) -> io::Result<bool> {
     let stat = rustix::fs::fstat(lock)?;
     Ok(disk::look(own, LOCK)?
         .is_some_and(|named| device_and_inode(&named) == device_and_inode(&stat)))

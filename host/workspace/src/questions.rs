@@ -12,14 +12,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
+use rustix::fs::{AtFlags, FlockOperation, OFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use cofferdam_core::policy::CallPattern;
 
-use crate::disk;
+use crate::disk::{self, LockedFile};
 use crate::layout::QUESTIONS;
 use crate::own::{self, Own};
 use crate::workspace::Workspace;
@@ -129,7 +129,7 @@ pub struct AskedQuestion {
     name: String,
     /// Locked as long as the question is open.
     #[expect(dead_code, reason = "only held")]
-    file: File,
+    file: LockedFile,
 }
 
 /// The one process that answers.
@@ -141,7 +141,7 @@ pub struct Listener {
     by: &'static str,
     /// Locked as long as it listens.
     #[expect(dead_code, reason = "only held")]
-    lock: OwnedFd,
+    lock: LockedFile,
 }
 
 impl Workspace {
@@ -156,15 +156,9 @@ impl Workspace {
             return Ok(None);
         }
         let name = uuid::Uuid::new_v4().to_string();
-        let new = format!("{NEW}{name}");
-        let mut file = disk::create(&directory, &new)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let written = file.write_all(&sealed(&own, QUESTION, &name, question)?);
-        let asked = written.and_then(|()| disk::rename(&directory, &new, &directory, &name));
-        if let Err(error) = asked {
-            disk::remove_all(&directory, &new)?;
-            return Err(error);
-        }
+        let content = sealed(&own, QUESTION, &name, question)?;
+        let file =
+            LockedFile::create(&directory, [&format!("{NEW}{name}"), &name], &content, false)?;
         Ok(Some(AskedQuestion { own, directory, name, file }))
     }
 
@@ -188,10 +182,10 @@ impl Workspace {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let lock = disk::open(&directory, LISTENING, OFlags::RDONLY)?;
         // A process that asks holds it for a moment.
         for _ in 0..LOCK_ATTEMPTS {
-            if disk::try_lock(&lock, FlockOperation::NonBlockingLockExclusive)? {
+            let lock = disk::open(&directory, LISTENING, OFlags::RDONLY)?;
+            if let Some(lock) = LockedFile::new(lock, FlockOperation::NonBlockingLockExclusive)? {
                 let listener = Listener { own, directory, by, lock };
                 listener.tidy()?;
                 return Ok(Some(listener));
@@ -204,7 +198,7 @@ impl Workspace {
 
 /// Says to other processes that a console is open, until it is dropped.
 #[derive(Debug)]
-pub struct OpenConsole(#[expect(dead_code, reason = "only held")] OwnedFd);
+pub struct OpenConsole(#[expect(dead_code, reason = "only held")] LockedFile);
 
 impl Workspace {
     /// Says to other processes that a console is open for this workspace.
@@ -218,8 +212,8 @@ impl Workspace {
             _ => {}
         }
         let lock = disk::open(&directory, CONSOLE, OFlags::RDONLY)?;
-        flock(&lock, FlockOperation::LockShared)?;
-        Ok(OpenConsole(lock))
+        let lock = LockedFile::new(lock, FlockOperation::LockShared)?;
+        lock.map(OpenConsole).ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     /// Whether a console is open for this workspace. What can't be read is as if there were none.

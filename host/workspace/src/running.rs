@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use jiff::Timestamp;
-use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
+use rustix::fs::{AtFlags, FlockOperation, OFlags};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::disk;
+use crate::disk::{self, LockedFile};
 use crate::layout::CALLS;
 use crate::own::{self, Own};
 use crate::workspace::Workspace;
@@ -102,7 +102,7 @@ pub struct ShownCall {
     own: Arc<Own>,
     id: String,
     /// Locked as long as the call is under way.
-    file: File,
+    file: LockedFile,
     _place: Place,
 }
 
@@ -208,11 +208,6 @@ impl Drop for ShownCall {
             // A file without a lock does not count.
             Err(error) => tracing::warn!("a call that has ended was not removed: {error}"),
         }
-        // To close the file would not be enough: a program that is being started has a copy of its
-        // descriptor for a moment.
-        if let Err(error) = flock(&self.file, FlockOperation::NonBlockingUnlock) {
-            tracing::warn!("a call stays locked: {error}");
-        }
     }
 }
 
@@ -231,19 +226,9 @@ fn remove(directory: &OwnedFd, name: &str) {
 }
 
 /// Writes the file of a call, and returns it locked.
-fn write(own: &Own, directory: &OwnedFd, id: &str, call: &RunningCall) -> io::Result<File> {
+fn write(own: &Own, directory: &OwnedFd, id: &str, call: &RunningCall) -> io::Result<LockedFile> {
     let content = sealed(own, (CALL, id), call)?;
-    let new = format!("{NEW}{id}");
-    let mut file = disk::create(directory, &new)?;
-    let written = flock(&file, FlockOperation::NonBlockingLockExclusive)
-        .map_err(io::Error::from)
-        .and_then(|()| file.write_all(&content))
-        .and_then(|()| disk::rename(directory, &new, directory, id));
-    if let Err(error) = written {
-        remove(directory, &new);
-        return Err(error);
-    }
-    Ok(file)
+    LockedFile::create(directory, [&format!("{NEW}{id}"), id], &content, false)
 }
 
 fn sealed(own: &Own, (domain, id): (&str, &str), content: &impl Serialize) -> io::Result<Vec<u8>> {

@@ -9,7 +9,7 @@
 //! Who may ask for a task, and what its end means, is not decided here.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,14 +17,15 @@ use std::time::Duration;
 
 use cofferdam_core::policy::OWN;
 use jiff::{SignedDuration, Timestamp};
-use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
+use rustix::fs::{AtFlags, FlockOperation, OFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::clock;
+use crate::disk::{self, LockedFile};
 use crate::layout::TASKS;
 use crate::own::{self, Own};
 use crate::workspace::Workspace;
-use crate::{clock, disk};
 
 /// How long a task without an end is kept, in seconds: as long as a paused call.
 const MAX_AGE_S: i64 = 24 * 60 * 60;
@@ -141,7 +142,7 @@ pub struct RunningTask {
     id: TaskId,
     task: TaskRecord,
     /// Locked as long as the call is made.
-    file: Mutex<File>,
+    file: Mutex<LockedFile>,
 }
 
 impl Workspace {
@@ -174,8 +175,8 @@ impl Workspace {
         let Some(file) = unlocked(&directory, &name, FlockOperation::NonBlockingLockShared)? else {
             return Ok(None);
         };
-        let modified = disk::modified(&rustix::fs::fstat(&file)?);
-        let Some(TaskFile { task, end, waits, .. }) = read(&own, &name, file)? else {
+        let modified = disk::modified(&rustix::fs::fstat(file.file())?);
+        let Some(TaskFile { task, end, waits, .. }) = read(&own, &name, file.file())? else {
             tracing::warn!("{OWN}/{TASKS}/{name} is not used: no host of this user wrote it");
             return Ok(None);
         };
@@ -206,11 +207,10 @@ impl Workspace {
             found = unlocked(&directory, &name, how)?;
         }
         let Some(file) = found else { return Ok(None) };
-        let found = rustix::fs::fstat(&file)?.st_ino;
-        let file = File::from(file);
+        let found = rustix::fs::fstat(file.file())?.st_ino;
         // Another process may have replaced the file before it was locked.
         let is_current = disk::look(&directory, &name)?.is_some_and(|stat| stat.st_ino == found);
-        let read = read(&own, &name, file.try_clone()?.into())?;
+        let read = read(&own, &name, file.file())?;
         let Some(TaskFile { task, end: None, .. }) = read.filter(|_| is_current) else {
             return Ok(None);
         };
@@ -258,7 +258,7 @@ impl RunningTask {
         let file = write(&self.own, &self.directory, &self.id, &content)?;
         match content.end {
             None => *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file,
-            Some(_) => unlock(&file),
+            Some(_) => drop(file),
         }
         Ok(())
     }
@@ -271,53 +271,37 @@ impl RunningTask {
     }
 }
 
-impl Drop for RunningTask {
-    fn drop(&mut self) {
-        unlock(self.file.get_mut().unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-/// Ends a lock at once. To close the file would not be enough: a program that is being started has a copy
-/// of its descriptor for a moment.
-fn unlock(file: &File) {
-    if let Err(error) = flock(file, FlockOperation::NonBlockingUnlock) {
-        tracing::warn!("a task stays locked: {error}");
-    }
-}
-
 /// Writes the file of a task, and returns it locked.
-fn write(own: &Own, directory: &OwnedFd, id: &TaskId, content: &TaskFile) -> io::Result<File> {
+fn write(
+    own: &Own,
+    directory: &OwnedFd,
+    id: &TaskId,
+    content: &TaskFile,
+) -> io::Result<LockedFile> {
     let mut sealed = serde_json::to_vec(content)?;
     own.key().append(DOMAIN, &id.0, &mut sealed);
     if sealed.len() as u64 > MAX_BYTES {
         return Err(io::Error::other("the result is too large to be kept"));
     }
-    let new = format!("{NEW}{id}");
-    let mut file = disk::create(directory, &new)?;
-    let written = flock(&file, FlockOperation::NonBlockingLockExclusive)
-        .map_err(io::Error::from)
-        .and_then(|()| file.write_all(&sealed))
-        .and_then(|()| disk::sync(&file))
-        .and_then(|()| disk::rename(directory, &new, directory, &id.0));
-    if let Err(error) = written {
-        disk::remove(directory, &new, AtFlags::empty())?;
-        return Err(error);
-    }
-    Ok(file)
+    LockedFile::create(directory, [&format!("{NEW}{id}"), &id.0], &sealed, true)
 }
 
 /// Opens the file of a task and locks it; `None` if there is none, or another process has locked it.
-fn unlocked(directory: &OwnedFd, name: &str, how: FlockOperation) -> io::Result<Option<OwnedFd>> {
+fn unlocked(
+    directory: &OwnedFd,
+    name: &str,
+    how: FlockOperation,
+) -> io::Result<Option<LockedFile>> {
     let file = match disk::open(directory, name, OFlags::RDONLY) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    Ok(disk::try_lock(&file, how)?.then_some(file))
+    LockedFile::new(file, how)
 }
 
 /// Reads the file of a task; `None` if it is not authentic, or of another version.
-fn read(own: &Own, name: &str, file: OwnedFd) -> io::Result<Option<TaskFile>> {
-    let content = own.content(file.into(), (DOMAIN, name), MAX_BYTES)?;
+fn read(own: &Own, name: &str, file: &File) -> io::Result<Option<TaskFile>> {
+    let content = own.content(file.try_clone()?, (DOMAIN, name), MAX_BYTES)?;
     let file = content.and_then(|content| serde_json::from_slice::<TaskFile>(&content).ok());
     Ok(file.filter(|file| file.version == VERSION))
 }
@@ -349,6 +333,6 @@ fn is_kept(own: &Own, directory: &OwnedFd, name: &str, age: SignedDuration) -> i
     match unlocked(directory, name, FlockOperation::NonBlockingLockShared)? {
         None => Ok(disk::look(directory, name)?.is_some()),
         Some(_) if age.as_secs() > MAX_AGE_S => Ok(false),
-        Some(file) => Ok(read(own, name, file)?.is_some_and(|file| file.end.is_none())),
+        Some(file) => Ok(read(own, name, file.file())?.is_some_and(|file| file.end.is_none())),
     }
 }

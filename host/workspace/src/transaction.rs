@@ -31,6 +31,8 @@ use rustix::fs::FlockOperation;
 use crate::apply::{apply_all, write_commit_file};
 use crate::commit::{Accepted, Commit, CommitId, Image};
 use crate::content::{self, Content, Preview};
+use crate::disk::{self, LockedFile};
+
 use crate::error::{CommitError, is_full};
 use crate::fair_queue::{Client, Permit};
 use crate::layout::{COMMIT_FILE, RUNS};
@@ -40,7 +42,7 @@ use crate::stacked::Stacked;
 use crate::store::Store;
 use crate::sync_staged::sync_staged;
 use crate::workspace::Workspace;
-use crate::{commit_file, disk, own, run_dir, write_queue};
+use crate::{commit_file, own, run_dir, write_queue};
 
 /// The time between two attempts to lock the workspace.
 const RETRY: Duration = Duration::from_millis(1);
@@ -56,7 +58,7 @@ pub struct Transaction {
     /// Whether the staged files belong to the history now, or to recovery.
     is_handed_over: bool,
     /// Unlocks when it is closed.
-    _lock: OwnedFd,
+    _lock: LockedFile,
     /// Released after the lock. `None` in tests, which don't wait for it.
     _permit: Option<Permit>,
 }
@@ -66,21 +68,17 @@ struct Locked {
     store: Store,
     /// The directory of the runs of native programs, if it exists.
     runs: Option<OwnedFd>,
-    /// Unlocks when it is closed.
-    lock: OwnedFd,
+    lock: LockedFile,
 }
 
 impl Locked {
     /// Locks a workspace. Returns `None` if another process has locked it.
     fn try_new(workspace: &Workspace) -> io::Result<Option<Self>> {
         let own = workspace.own()?;
-        let lock = own::lock(&own)?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-            locked => locked?,
-        }
+        let how = FlockOperation::NonBlockingLockExclusive;
+        let Some(lock) = LockedFile::new(own::lock(&own)?, how)? else { return Ok(None) };
         // Another process may have set the lock file aside before it was locked.
-        if !own::is_lock(&own, &lock)? {
+        if !own::is_lock(&own, lock.file())? {
             return Ok(None);
         }
         let runs = own::existing_directory(&own, RUNS)?;
