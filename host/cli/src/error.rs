@@ -149,6 +149,8 @@ impl From<FleetError> for CliError {
             | FleetError::Io(_)
             | FleetError::Commit(
                 CommitError::Io { .. }
+                | CommitError::NotPublished(_)
+                | CommitError::InDoubt(_)
                 | CommitError::TooLarge { .. }
                 | CommitError::TooMuchHeld(_)
                 | CommitError::Unfinished { .. },

@@ -412,7 +412,10 @@ pub fn not_committed(error: &CommitError) -> Failure {
             Failure::new(FailedCode::DiskFull, message)
         }
         CommitError::Protected { .. } => Failure::new(DenialCode::PermissionError, unchanged()),
-        CommitError::Io { .. } => Failure::new(FailedCode::CommitFailed, unchanged()),
+        CommitError::Io { .. } | CommitError::NotPublished(_) | CommitError::Repeated => {
+            Failure::new(FailedCode::CommitFailed, unchanged())
+        }
+        CommitError::InDoubt(_) => Failure::new(FailedCode::CommitFailed, error.to_string()),
         CommitError::TooLarge { .. } | CommitError::TooMuchHeld(_) => {
             Failure::new(LimitCode::CommitLimit, unchanged())
         }

@@ -1,7 +1,7 @@
 //! Reading a tree and the content of files from a store. Everything is compared with its digest before
 //! it is used; what is fetched goes to the disk, not into memory.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -14,8 +14,8 @@ use crate::PARALLEL;
 use crate::error::FleetError;
 use crate::store::Store;
 use crate::tree::{
-    Content, Directories, DirectoryRef, Entry, Item, Items, MAX_DEPTH, MAX_ENTRIES, Node,
-    decode_directory,
+    Content, Delta, Directories, DirectoryRef, Entry, Item, Items, MAX_DEPTH, MAX_ENTRIES, Node,
+    below, children, decode_directory,
 };
 
 /// What was fetched from a store.
@@ -26,76 +26,69 @@ pub(crate) struct Fetched {
 }
 
 impl Fetched {
-    fn add(&mut self, bytes: usize) {
+    fn add(&mut self, bytes: u64) {
         self.objects += 1;
-        self.bytes += bytes as u64;
+        self.bytes += bytes;
     }
 }
 
-/// Reads the tree of a commit, and the objects of its directories. Directories that are the same in `base` are
-/// not fetched.
+/// Returns what differs between a tree and that of a commit. Directories that are the same are not fetched.
 ///
 /// # Errors
 /// [`FleetError::Invalid`], [`FleetError::MissingObject`], [`FleetError::WrongContent`],
 /// [`FleetError::Store`].
-pub(crate) async fn tree(
+pub(crate) async fn delta(
     store: &Store,
     root: DirectoryRef,
     base: (&Items, &Directories),
     fetched: &mut Fetched,
-) -> Result<(Items, Directories), FleetError> {
-    let (mut items, mut directories) = (Items::new(), Directories::new());
+) -> Result<Delta, FleetError> {
+    let mut delta = Delta::default();
+    let too_many = || {
+        let why = format!("it has more than {MAX_ENTRIES} files, links and directories");
+        FleetError::invalid("the tree", why)
+    };
     let mut level = vec![(String::new(), root)];
+    let mut added = 0;
     for _ in 0..MAX_DEPTH {
+        level.retain(|(place, directory)| base.1.get(place) != Some(directory));
         if level.is_empty() {
-            return Ok((items, directories));
+            let is_new = |place: &String| !base.0.contains_key(place);
+            let (some, none): (Vec<_>, Vec<_>) = delta.items.iter().partition(|it| it.1.is_some());
+            let new = some.into_iter().filter(|(place, _)| is_new(place)).count();
+            let total = base.0.len() + new - none.len();
+            return if total > MAX_ENTRIES { Err(too_many()) } else { Ok(delta) };
         }
-        let is_known = |(place, directory): &(String, DirectoryRef)| {
-            base.1.get(place).is_some_and(|known| known == directory)
-        };
-        let (known, unknown): (Vec<_>, Vec<_>) = level.into_iter().partition(is_known);
-        for (place, directory) in known {
-            copy(base.0, &place, &mut items);
-            copy(base.1, &place, &mut directories);
-            directories.insert(place, directory);
-        }
-        directories.extend(unknown.iter().cloned());
-        level = Vec::new();
-        let reads = unknown.into_iter().map(|(place, directory)| async move {
+        let reads = level.into_iter().map(|(place, directory)| async move {
             let bytes = store.object(directory.digest, directory.size).await?;
-            Ok::<_, FleetError>((decode_directory(&place, &bytes)?, place, bytes.len()))
+            Ok::<_, FleetError>((decode_directory(&place, &bytes)?, (place, directory)))
         });
         let mut reads = stream::iter(reads).buffer_unordered(PARALLEL);
-        while let Some((entries, place, bytes)) = reads.try_next().await? {
-            fetched.add(bytes);
-            add(&mut items, &mut level, &place, entries);
-            if items.len() > MAX_ENTRIES {
-                let why = format!("it has more than {MAX_ENTRIES} files, links and directories");
-                return Err(FleetError::invalid("the tree", why));
+        level = Vec::new();
+        while let Some((entries, (place, directory))) = reads.try_next().await? {
+            fetched.add(directory.size);
+            added += entries.len();
+            if added > MAX_ENTRIES {
+                return Err(too_many());
             }
+            compare(&place, entries, base, &mut delta, &mut level);
+            delta.directories.insert(place, Some(directory));
         }
     }
     let why = format!("directories are nested more than {MAX_DEPTH} deep");
     Err(FleetError::invalid("the tree", why))
 }
 
-/// Copies what is below a place.
-fn copy<T: Clone>(from: &BTreeMap<String, T>, place: &str, to: &mut BTreeMap<String, T>) {
-    let is_below = |other: &str| {
-        let rest = other.strip_prefix(place);
-        rest.is_some_and(|rest| place.is_empty() || rest.starts_with('/'))
-    };
-    let inside = from.range(place.to_owned()..).take_while(|(other, _)| other.starts_with(place));
-    let below = inside.filter(|(other, _)| is_below(other));
-    to.extend(below.map(|(other, item)| (other.clone(), item.clone())));
-}
-
-fn add(
-    items: &mut Items,
-    level: &mut Vec<(String, DirectoryRef)>,
+/// Adds what differs in a directory; `level` gets the directories in it.
+fn compare(
     directory: &str,
     entries: Vec<Entry>,
+    base: (&Items, &Directories),
+    delta: &mut Delta,
+    level: &mut Vec<(String, DirectoryRef)>,
 ) {
+    let mut gone: BTreeSet<String> =
+        children(base.0, directory).map(|(name, _)| join(directory, name)).collect();
     for Entry { name, node } in entries {
         let place = join(directory, &name);
         let item = match node {
@@ -107,7 +100,28 @@ fn add(
             Node::Executable(content) => Item::Executable(content),
             Node::Link { target } => Item::Link(target),
         };
-        items.insert(place, item);
+        gone.remove(&place);
+        let before = base.0.get(&place);
+        if before == Some(&item) {
+            continue;
+        }
+        if before == Some(&Item::Directory) {
+            remove_below(&place, base, delta);
+        }
+        delta.items.insert(place, Some(item));
+    }
+    for place in gone {
+        remove_below(&place, base, delta);
+        delta.items.insert(place, None);
+    }
+}
+
+/// Removes a directory's contents and objects.
+fn remove_below(directory: &str, base: (&Items, &Directories), delta: &mut Delta) {
+    delta.items.extend(below(base.0, directory).map(|(place, _)| (place.clone(), None)));
+    delta.directories.extend(below(base.1, directory).map(|(place, _)| (place.clone(), None)));
+    if base.1.contains_key(directory) {
+        delta.directories.insert(directory.to_owned(), None);
     }
 }
 
@@ -156,7 +170,7 @@ impl Spool {
             self.file.write_all_at(&bytes, self.end)?;
             self.parts.insert(part, self.end);
             self.end += part.1;
-            fetched.add(bytes.len());
+            fetched.add(part.1);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::error::FleetError;
 use crate::scan::{Known, read_item};
 use crate::state::Stamp;
-use crate::tree::{Item, Items};
+use crate::tree::Item;
 
 /// What is at a place of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,22 +32,18 @@ pub(crate) struct Change {
 pub(crate) type Changes = BTreeMap<String, Change>;
 
 /// Returns the changes that lead from what the workspace is to the new tree. `base` is what it was when
-/// it was last synced.
+/// it was last synced, and `target` where the new tree differs from that.
 ///
 /// # Errors
 /// [`FleetError::Collides`] with the places that were changed on both sides; I/O errors.
 pub(crate) fn merge(
     tree: &Overlay,
     base: Known<'_>,
-    target: &Items,
+    target: &BTreeMap<String, Option<Item>>,
 ) -> Result<Changes, FleetError> {
     let (mut changes, mut collisions) = (Changes::new(), Vec::new());
-    let removed = base.items.keys().filter(|place| !target.contains_key(*place));
-    for place in removed.chain(target.keys()) {
-        let (before, after) = (base.items.get(place), target.get(place));
-        if before == after {
-            continue;
-        }
+    for (place, after) in target {
+        let (before, after) = (base.items.get(place), after.as_ref());
         match look(tree, place, base) {
             Ok(found) => {
                 let present = found.as_ref().map(|found| &found.item);
@@ -67,7 +63,11 @@ pub(crate) fn merge(
     if collisions.is_empty() { Ok(changes) } else { Err(FleetError::Collides(collisions)) }
 }
 
-fn look(tree: &Overlay, place: &str, known: Known<'_>) -> Result<Option<Found>, FleetError> {
+pub(crate) fn look(
+    tree: &Overlay,
+    place: &str,
+    known: Known<'_>,
+) -> Result<Option<Found>, FleetError> {
     let stat = match tree.stat(place) {
         Err(error) if is_gone(&error) => return Ok(None),
         stat => stat?,

@@ -1,5 +1,6 @@
 //! Taking the commits of a store over into a workspace, as one transaction.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +10,14 @@ use cofferdam_workspace::{
 };
 
 use crate::chain::{Head, head};
-use crate::download::{Fetched, Spool, tree};
+use crate::download::{Fetched, Spool, delta};
 use crate::error::FleetError;
 use crate::local::Synced;
 use crate::merge::{Change, Changes, is_gone, merge};
 use crate::scan::Known;
 use crate::state::Stamp;
 use crate::store::{Access, Address, Store};
-use crate::tree::{Item, Items, same_but_for_case};
+use crate::tree::{Delta, Item, Items, apply, same_but_for_case};
 
 /// How long to wait for the workspace's lock while other processes change it.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -80,36 +81,46 @@ pub(crate) async fn pull_from(synced: &mut Synced, store: &Store) -> Result<Pull
     let mut fetched = Fetched::default();
     let state = &synced.state;
     let known = (&state.items, &state.directories);
-    let (target, directories) = tree(store, commit.tree, known, &mut fetched).await?;
-    let workspace = &synced.workspace;
-    if folds_case(workspace)
-        && let Some((one, other)) = same_but_for_case(&target)
-    {
-        let why = format!("'{one}' and '{other}' are one file on this file system");
-        return Err(FleetError::invalid("the tree", why));
-    }
-    take_over(synced, store, &target, (&mut pulled, &mut fetched)).await?;
+    let delta = delta(store, commit.tree, known, &mut fetched).await?;
+    check_case(&synced.workspace, &state.items, &delta)?;
+    take_over(synced, store, &delta.items, (&mut pulled, &mut fetched)).await?;
     (pulled.fetched_objects, pulled.fetched_bytes) = (fetched.objects, fetched.bytes);
     let state = &mut synced.state;
-    state.stamps.retain(|place, _| state.items.get(place) == target.get(place));
-    (state.items, state.directories) = (target, directories);
+    state.stamps.retain(|place, _| !delta.items.contains_key(place));
+    apply(&mut state.items, delta.items);
+    apply(&mut state.directories, delta.directories);
     (state.store, state.id) = (store.name().to_owned(), id);
     state.commit = Some((commit.number, digest));
     synced.save()?;
     Ok(pulled)
 }
 
-/// Whether the file system takes upper and lower case for the same name. The host's own directory
-/// exists.
-fn folds_case(workspace: &Workspace) -> bool {
-    workspace.plain().stat(&cofferdam_workspace::OWN.to_uppercase()).is_ok()
+/// Refuses a tree with two names that are one on a file system which takes upper and lower case for the
+/// same. The host's own directory exists.
+pub(crate) fn check_case(
+    workspace: &Workspace,
+    items: &Items,
+    delta: &Delta,
+) -> Result<(), FleetError> {
+    if workspace.plain().stat(&cofferdam_workspace::OWN.to_uppercase()).is_err() {
+        return Ok(());
+    }
+    let mut target = items.clone();
+    apply(&mut target, delta.items.clone());
+    match same_but_for_case(&target) {
+        None => Ok(()),
+        Some((one, other)) => {
+            let why = format!("'{one}' and '{other}' are one file on this file system");
+            Err(FleetError::invalid("the tree", why))
+        }
+    }
 }
 
 /// Changes the workspace to what a tree is.
 async fn take_over(
     synced: &Synced,
     store: &Store,
-    target: &Items,
+    target: &BTreeMap<String, Option<Item>>,
     (pulled, fetched): (&mut Pulled, &mut Fetched),
 ) -> Result<(), FleetError> {
     let workspace = &synced.workspace;
@@ -142,7 +153,8 @@ async fn take_over(
         let commit = move || {
             stage(transaction.overlay(), &plain, &changes, &spool)?;
             let executed = transaction.executed(None);
-            Ok::<_, FleetError>((executed, transaction.commit(Purpose::default())?))
+            let purpose = Purpose { from_store: true, ..Purpose::default() };
+            Ok::<_, FleetError>((executed, transaction.commit(purpose)?))
         };
         let committed = tokio::task::spawn_blocking(commit).await.map_err(io::Error::from)??;
         (pulled.executed, pulled.commit) = committed;

@@ -18,7 +18,7 @@ use crate::local::Synced;
 use crate::pull::{LOCK_TIMEOUT, Pulled, pull_from};
 use crate::scan::{Known, LeftOut, Scanned, scan};
 use crate::store::{Access, Address, Store};
-use crate::tree::{Content, Directories, Encoded, Items, PART_BYTES, encode};
+use crate::tree::{Content, Directories, Encoded, Items, PART_BYTES, directories, encode};
 
 /// How often a push is tried while the workspace changes, or others push.
 const ATTEMPTS: usize = 5;
@@ -67,7 +67,7 @@ pub struct Pushed {
 #[derive(Clone)]
 enum Source {
     Part { place: String, offset: u64, size: u64 },
-    Directory { place: String, size: u64 },
+    Bytes(Bytes),
 }
 
 /// Pushes a workspace to the store that is named, or else to the one that it is synced with.
@@ -123,16 +123,17 @@ async fn attempt(
     drop(transaction);
     let latest = latest.into_iter().next().map(|commit| commit.id.to_string());
 
-    let after = encode(&scanned.items)?;
+    let after = encode(&scanned.items, &Directories::new(), &directories(&scanned.items))?;
+    let (root, _) = after[""];
     let mut pushed = counts(&scanned);
     pushed.store = store.name().to_owned();
     pushed.number = state.commit.map_or(0, |(number, _)| number);
-    if state.commit.is_none() || state.directories.get("") != Some(&after.root) {
+    if state.commit.is_none() || state.directories.get("") != Some(&root) {
         let objects = new_objects((&state.items, &state.directories), &scanned.items, &after);
         let plain = workspace.plain();
-        (pushed.new_objects, pushed.new_bytes) = upload(store, plain, objects, &after).await?;
+        (pushed.new_objects, pushed.new_bytes) = upload(store, plain, objects).await?;
         let (commit, bytes) =
-            StoredCommit::after(state.commit, after.root, options.message.clone(), sources)?;
+            StoredCommit::after(state.commit, root, options.message.clone(), sources)?;
         let digest = Digest::of(&bytes);
         if !store.create_commit(&commit, bytes).await? {
             return Ok(None);
@@ -145,7 +146,8 @@ async fn attempt(
     let state = &mut synced.state;
     (state.store, state.id) = (store.name().to_owned(), id.to_owned());
     (state.items, state.stamps) = (scanned.items, scanned.stamps);
-    state.directories = after.references();
+    state.directories =
+        after.into_iter().map(|(place, (directory, _))| (place, directory)).collect();
     synced.save()?;
     Ok(Some(pushed))
 }
@@ -205,10 +207,10 @@ fn new_objects(
             objects.insert(digest, Source::Part { place: place.clone(), offset, size });
         }
     }
-    for (place, (directory, _)) in &encoded_after.directories {
-        let source = Source::Directory { place: place.clone(), size: directory.size };
-        objects.insert(directory.digest, source);
-    }
+    let directories = encoded_after.values();
+    objects.extend(
+        directories.map(|(directory, bytes)| (directory.digest, Source::Bytes(bytes.clone()))),
+    );
     let parts = items_before.values().filter_map(|item| item.content()).flat_map(Content::parts);
     parts.for_each(|(_, digest, _)| drop(objects.remove(&digest)));
     let directories = directories_before.values();
@@ -221,19 +223,17 @@ async fn upload(
     store: &Store,
     tree: &Arc<Overlay>,
     objects: HashMap<Digest, Source>,
-    encoded: &Encoded,
 ) -> Result<(usize, u64), FleetError> {
     let uploads = objects.into_iter().map(|(digest, source)| async move {
-        let (Source::Part { size, .. } | Source::Directory { size, .. }) = &source;
-        let size = *size;
+        let size = match &source {
+            Source::Part { size, .. } => *size,
+            Source::Bytes(bytes) => bytes.len() as u64,
+        };
         if store.has(digest, size).await? {
             return Ok((0, 0));
         }
         let bytes = match source {
-            Source::Directory { place, .. } => {
-                let found = encoded.directories.get(&place);
-                Bytes::from(found.map(|(_, bytes)| bytes.clone()).unwrap_or_default())
-            }
+            Source::Bytes(bytes) => bytes,
             Source::Part { place, offset, size } => {
                 let tree = Arc::clone(tree);
                 let read = move || read_part(&tree, (&place, offset, size), digest);

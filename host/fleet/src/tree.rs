@@ -4,7 +4,9 @@
 //! decoded and encoded again must be the same bytes. That also excludes unknown and duplicate fields.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use bytes::Bytes;
 
 use cofferdam_core::policy::protected;
 use cofferdam_plugin::digest::Digest;
@@ -97,21 +99,17 @@ pub(crate) enum Node {
     Link { target: String },
 }
 
-/// The objects of all directories of a tree.
-pub(crate) struct Encoded {
-    /// The top directory.
-    pub(crate) root: DirectoryRef,
-    /// By place, with the bytes of the object.
-    pub(crate) directories: HashMap<String, (DirectoryRef, Vec<u8>)>,
+/// What differs between two trees.
+#[derive(Debug, Default)]
+pub(crate) struct Delta {
+    /// What is at each place that differs; `None`: nothing.
+    pub(crate) items: BTreeMap<String, Option<Item>>,
+    /// The objects of the directories that differ.
+    pub(crate) directories: BTreeMap<String, Option<DirectoryRef>>,
 }
 
-impl Encoded {
-    /// Returns the names of the objects.
-    pub(crate) fn references(&self) -> Directories {
-        let directories = self.directories.iter();
-        directories.map(|(place, (directory, _))| (place.clone(), *directory)).collect()
-    }
-}
+/// The objects of directories by place: their names and bytes.
+pub(crate) type Encoded = BTreeMap<String, (DirectoryRef, Bytes)>;
 
 impl Content {
     /// The size of the part with this index, in bytes.
@@ -135,43 +133,99 @@ impl Item {
     }
 }
 
-/// Encodes the directories of a tree.
+/// Changes places of a tree. Returns what was there before.
+pub(crate) fn apply<T>(
+    tree: &mut BTreeMap<String, T>,
+    changes: impl IntoIterator<Item = (String, Option<T>)>,
+) -> BTreeMap<String, Option<T>> {
+    let change = |(place, value): (String, Option<T>)| {
+        let before = match value {
+            Some(value) => tree.insert(place.clone(), value),
+            None => tree.remove(&place),
+        };
+        (place, before)
+    };
+    changes.into_iter().map(change).collect()
+}
+
+/// Returns the places below a directory, in order.
+pub(crate) fn below<'a, T>(
+    tree: &'a BTreeMap<String, T>,
+    directory: &str,
+) -> impl Iterator<Item = (&'a String, &'a T)> {
+    let begin = match directory {
+        "" => String::new(),
+        directory => format!("{directory}/"),
+    };
+    tree.range(begin.clone()..).take_while(move |(place, _)| place.starts_with(&begin))
+}
+
+/// Returns the entries of a directory with their names, without what is below them.
+pub(crate) fn children<'a>(
+    items: &'a Items,
+    directory: &str,
+) -> impl Iterator<Item = (&'a str, &'a Item)> {
+    let begin = match directory {
+        "" => String::new(),
+        directory => format!("{directory}/"),
+    };
+    let mut next = Some(begin.clone());
+    std::iter::from_fn(move || {
+        loop {
+            let (place, item) = items.range(next.take()?..).next()?;
+            let name = place.strip_prefix(&begin)?;
+            // '0' is the character after '/'.
+            match name.split_once('/') {
+                Some((above, _)) => next = Some(format!("{begin}{above}0")),
+                None => {
+                    next = Some(format!("{place}\0"));
+                    return Some((name, item));
+                }
+            }
+        }
+    })
+}
+
+/// Encodes directories of a tree. `known` has those below them that are not in `changed`.
 ///
 /// # Errors
 /// [`FleetError::Unsupported`] for a directory with too many entries.
-pub(crate) fn encode(items: &Items) -> Result<Encoded, FleetError> {
-    let mut children: HashMap<&str, Vec<(&str, &Item)>> = HashMap::from([("", Vec::new())]);
-    for (place, item) in items {
-        let (parent, name) = place.rsplit_once('/').unwrap_or(("", place));
-        children.entry(parent).or_default().push((name, item));
-        if *item == Item::Directory {
-            children.entry(place).or_default();
-        }
-    }
+pub(crate) fn encode(
+    items: &Items,
+    known: &Directories,
+    changed: &BTreeSet<String>,
+) -> Result<Encoded, FleetError> {
     let depth = |place: &str| if place.is_empty() { 0 } else { place.matches('/').count() + 1 };
-    let mut order: Vec<&str> = children.keys().copied().collect();
+    let mut order: Vec<&String> = changed.iter().collect();
     order.sort_by_key(|place| Reverse(depth(place)));
-    let mut directories: HashMap<String, (DirectoryRef, Vec<u8>)> = HashMap::new();
+    let mut encoded = Encoded::new();
     for place in order {
         let mut entries = Vec::new();
-        for (name, item) in children.remove(place).unwrap_or_default() {
+        for (name, item) in children(items, place) {
             let node = match item {
                 Item::File(content) => Node::File(content.clone()),
                 Item::Executable(content) => Node::Executable(content.clone()),
                 Item::Link(target) => Node::Link { target: target.clone() },
                 Item::Directory => {
-                    let below = directories.get(&join(place, name)).map(|(below, _)| *below);
+                    let below = join(place, name);
+                    let found = encoded.get(&below).map(|(found, _)| found);
+                    let found = found.or_else(|| known.get(&below)).copied();
                     let missing = || FleetError::unsupported(place, "has no entry for a directory");
-                    Node::Directory(below.ok_or_else(missing)?)
+                    Node::Directory(found.ok_or_else(missing)?)
                 }
             };
             entries.push(Entry { name: name.to_owned(), node });
         }
         let bytes = encode_directory(place, entries)?;
-        directories.insert(place.to_owned(), (reference(&bytes), bytes));
+        encoded.insert(place.clone(), (reference(&bytes), bytes.into()));
     }
-    let (root, _) = directories[""];
-    Ok(Encoded { root, directories })
+    Ok(encoded)
+}
+
+/// Returns the places of all directories of a tree.
+pub(crate) fn directories(items: &Items) -> BTreeSet<String> {
+    let below = items.iter().filter(|(_, item)| **item == Item::Directory);
+    below.map(|(place, _)| place.clone()).chain([String::new()]).collect()
 }
 
 fn encode_directory(place: &str, mut entries: Vec<Entry>) -> Result<Vec<u8>, FleetError> {
@@ -296,9 +350,11 @@ mod tests {
 
     #[test]
     fn directories_round_trip_and_equal_trees_have_equal_digests() {
-        let encoded = encode(&items()).unwrap();
+        let whole =
+            |items: &Items| encode(items, &Directories::new(), &directories(items)).unwrap();
+        let encoded = whole(&items());
         let mut found = Items::new();
-        for (place, (reference, bytes)) in &encoded.directories {
+        for (place, (reference, bytes)) in &encoded {
             assert_eq!(reference.digest, Digest::of(bytes));
             for entry in decode_directory(place, bytes).unwrap() {
                 let item = match entry.node {
@@ -311,9 +367,13 @@ mod tests {
             }
         }
         assert_eq!(found, items());
-        assert_eq!(encode(&found).unwrap().root, encoded.root);
+        assert_eq!(whole(&found)[""].0, encoded[""].0);
         found.remove("a/empty");
-        assert_ne!(encode(&found).unwrap().root, encoded.root);
+        assert_ne!(whole(&found)[""].0, encoded[""].0);
+        // What has not changed need not be encoded again.
+        let known = encoded.into_iter().map(|(place, (known, _))| (place, known)).collect();
+        let changed = ["", "a"].map(str::to_owned).into();
+        assert_eq!(encode(&found, &known, &changed).unwrap()[""].0, whole(&found)[""].0);
     }
 
     #[test]

@@ -46,8 +46,8 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Why a transaction was not committed. Except after [`CommitError::Unfinished`], the workspace is
-/// unchanged.
+/// Why a transaction was not committed. Except after [`CommitError::Unfinished`] and
+/// [`CommitError::InDoubt`], the workspace is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// Another process changed what the transaction has read or was going to change.
@@ -69,6 +69,18 @@ pub enum CommitError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The call was made already: another host has published its result.
+    #[error("this call was made already, on another host")]
+    Repeated,
+    /// The store of the workspace did not take the commit.
+    #[error("the commit was not published: {0}")]
+    NotPublished(String),
+    /// The store did not say whether it has taken the commit.
+    #[error(
+        "it is not known whether the commit was published: {0}; read what the call was going to change \
+         before you repeat it"
+    )]
+    InDoubt(String),
     /// The commit's file would be larger than a host reads.
     #[error(
         "a commit of {changes} changes would need more than the {} MiB that can be written down of \

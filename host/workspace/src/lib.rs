@@ -11,7 +11,7 @@
 //! | transactions | [`transaction`]: begin and commit; [`store`]: recovery, moving commits to the history; [`write_queue`]: which client of this process writes next |
 //! | steps of a commit | [`plan`]: the changes to make; [`sync_staged`]: staged files to the disk; [`apply`]: renames; [`content`]: old and new content; [`history_dirs`]: the files of the history |
 //! | per workspace | [`activity`]: whether anything was recorded since; [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory; [`tasks`]: calls that go on after their request; [`running`]: calls under way, for other processes |
-//! | tree | [`workspace`]: the open directory; [`overlay`]: the tree with a transaction's changes on top |
+//! | tree | [`workspace`]: the open directory; [`upstream`]: the store that it is a copy of; [`overlay`]: the tree with a transaction's changes on top |
 //! | files | [`commit`], [`commit_file`]: a commit and its file; [`file_fingerprint`]: detect changes to one file; [`own`]: files in the host's own directory; [`copying`]: content, permissions, attributes |
 //! | ground | [`disk`]: system calls that follow no link; [`path`], [`quota`], [`seal`], [`clock`], [`diff`], [`error`], [`layout`], [`fair_queue`], [`bounded_text`], [`ignore_files`], [`private`] |
 
@@ -66,6 +66,7 @@ mod store;
 mod sync_staged;
 mod tasks;
 mod transaction;
+mod upstream;
 mod workspace;
 mod write_queue;
 
@@ -106,4 +107,5 @@ pub use tasks::{
     InvalidTaskId, KeptTask, MAX_TASKS, RunningTask, TASK_TTL, TaskEnd, TaskId, TaskRecord,
 };
 pub use transaction::{BeginError, Purpose, Transaction};
+pub use upstream::{KeyedResult, Refresh, Upstream};
 pub use workspace::{Recorder, Workspace, WorkspaceError};

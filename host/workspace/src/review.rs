@@ -387,7 +387,11 @@ impl Reviews {
             proposals.write(&next, || Ok(()))?;
             let (proposal, reviewer) = (held.proposal.clone(), decision.reviewer.clone());
             let accepts = Some(Accepted { proposal, reviewer });
-            let made = transaction.commit_locked(Purpose { calls: commit.calls.clone(), accepts });
+            let made = transaction.commit_locked(Purpose {
+                calls: commit.calls.clone(),
+                accepts,
+                ..Purpose::default()
+            });
             // An unfinished commit is finished by the next transaction: then the revision counts.
             if made.as_ref().is_err_and(|error| !matches!(error, CommitError::Unfinished { .. })) {
                 proposals.remove(&next)?;

@@ -41,6 +41,7 @@ use crate::plan::plan;
 use crate::stacked::Stacked;
 use crate::store::Store;
 use crate::sync_staged::sync_staged;
+use crate::upstream::KeyedResult;
 use crate::workspace::Workspace;
 use crate::{commit_file, own, run_dir, write_queue};
 
@@ -124,12 +125,16 @@ pub struct Purpose {
     pub calls: Vec<String>,
     /// The proposal of which it applies something.
     pub accepts: Option<Accepted>,
+    /// What is published with it, if the workspace is a copy of a store.
+    pub result: Option<KeyedResult>,
+    /// Whether it is what the store has already.
+    pub from_store: bool,
 }
 
 impl Purpose {
     /// The purpose of a commit that contains the changes of calls.
     pub fn of(calls: Vec<String>) -> Self {
-        Self { calls, accepts: None }
+        Self { calls, ..Self::default() }
     }
 }
 
@@ -301,15 +306,19 @@ impl Transaction {
         let undoes = undo.map(|undo| undo.commit);
         let mut commit = Commit::new(self.id.clone(), purpose.calls, undoes, changes, directories);
         commit.accepts = purpose.accepts;
+        let upstream = self.workspace.upstream().filter(|_| !purpose.from_store).cloned();
         self.store.number(&self.workspace, &mut commit).map_err(own)?;
         let encoded = commit_file::encode(&commit, self.store.key())?;
-        let is_durable = commit.changes.len() > 1;
-        // The last check before there is something to revert.
-        write_commit_file(stage, &encoded, is_durable, || plan(&self.overlay).map(drop))?;
-        let applied = apply_all(self.overlay.disk(), stage, &commit);
-        // As long as the commit's file exists, recovery needs the staged files.
-        self.is_handed_over =
-            applied.is_ok() || !matches!(disk::look(stage, COMMIT_FILE), Ok(None));
+        if let Some(upstream) = &upstream {
+            plan(&self.overlay)?;
+            upstream.publish(&commit, &self.overlay, purpose.result.as_ref())?;
+        }
+        let applied = self.apply(&commit, &encoded);
+        if let (Err(error), Some(upstream)) = (&applied, &upstream) {
+            tracing::warn!("the commit {} is published, but not applied here: {error}", self.id);
+            upstream.set_unreliable();
+            return Ok(Some(commit));
+        }
         applied?;
         self.workspace.record(&commit, false);
         let placed = commit.changes.iter().filter(|change| change.after.is_some()).count();
@@ -320,6 +329,20 @@ impl Transaction {
         }
         self.store.note(&self.workspace, &commit);
         Ok(Some(commit))
+    }
+
+    /// Writes the file of a commit, and applies the commit.
+    fn apply(&mut self, commit: &Commit, encoded: &[u8]) -> Result<(), CommitError> {
+        let own = |source| CommitError::Io { place: OWN.to_owned(), source };
+        let stage = self.overlay.stage().map_err(own)?;
+        let is_durable = commit.changes.len() > 1;
+        // The last check before there is something to revert.
+        write_commit_file(stage, encoded, is_durable, || plan(&self.overlay).map(drop))?;
+        let applied = apply_all(self.overlay.disk(), stage, commit);
+        // As long as the commit's file exists, recovery needs the staged files.
+        self.is_handed_over =
+            applied.is_ok() || !matches!(disk::look(stage, COMMIT_FILE), Ok(None));
+        applied
     }
 }
 

@@ -18,6 +18,7 @@ use crate::fair_queue::FairSemaphore;
 use crate::overlay::Overlay;
 use crate::own::{Own, Secret};
 use crate::path::or_dot;
+use crate::upstream::Upstream;
 use crate::{bounded_text, disk};
 
 /// A directory that can't be used as a workspace.
@@ -60,6 +61,7 @@ pub struct Workspace {
     /// The sequence number of the latest commit that was made through this handle; 0: none.
     pub(crate) latest: AtomicU64,
     recorder: OnceLock<Recorder>,
+    upstream: OnceLock<Arc<dyn Upstream>>,
 }
 
 impl Workspace {
@@ -93,6 +95,7 @@ impl Workspace {
                 caches: Mutex::default(),
                 latest: AtomicU64::default(),
                 recorder: OnceLock::default(),
+                upstream: OnceLock::default(),
             })
         };
         open().map_err(|source| WorkspaceError { path: path.to_owned(), source })
@@ -150,6 +153,17 @@ impl Workspace {
         if let Some(recorder) = self.recorder.get() {
             recorder(commit, recovered);
         }
+    }
+
+    /// Makes this workspace a copy of a store, for the rest of its life: commits are published there
+    /// before they are applied. Only the first one counts.
+    pub fn set_upstream(&self, upstream: Arc<dyn Upstream>) {
+        let _ = self.upstream.set(upstream);
+    }
+
+    /// The store that this workspace is a copy of, if it is one.
+    pub fn upstream(&self) -> Option<&Arc<dyn Upstream>> {
+        self.upstream.get()
     }
 
     pub(crate) fn disk(&self) -> &Arc<OwnedFd> {
