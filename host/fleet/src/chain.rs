@@ -53,24 +53,44 @@ pub(crate) async fn head(
         }
         head = Some(Head { commit: found.0, digest });
     }
-    let mut next = seen.map_or(1, |(number, _)| number + 1);
-    let last = next.saturating_add(MAX_NEW);
+    Ok(newer(store, seen, &mut |_| {}).await?.or(head))
+}
+
+/// Returns the latest commit after the one that was seen last, after checking all that follow it; `None`
+/// if there are none. Each of them is passed to `visit`, in order.
+///
+/// # Errors
+/// As for [`head`], without `Replaced`.
+pub(crate) async fn newer(
+    store: &Store,
+    seen: Option<(u64, Digest)>,
+    visit: &mut (dyn FnMut(&StoredCommit) + Send),
+) -> Result<Option<Head>, FleetError> {
+    let (first, mut parent) = match seen {
+        Some((number, digest)) => (number + 1, Some(digest)),
+        None => (1, None),
+    };
+    let (mut head, mut next) = (None, first);
     // So that a gap is noticed in which only few are missing.
     let mut window = MIN_WINDOW;
-    while next < last {
+    while next - first < MAX_NEW {
         let found = read(store, next, window).await?;
         let count = found.iter().take_while(|found| found.is_some()).count();
-        if found[count..].iter().any(Option::is_some) {
+        let has_gap = found[count..].iter().any(Option::is_some);
+        // It may have been created after it was read, and the one after it then.
+        if has_gap && store.commit(next + count as u64).await?.is_none() {
             return Err(FleetError::MissingCommit(next + count as u64));
         }
         for (commit, digest) in found.into_iter().flatten() {
-            if commit.parent != head.as_ref().map(|head| head.digest) {
+            if commit.parent != parent {
                 return Err(FleetError::BrokenChain(commit.number));
             }
+            visit(&commit);
+            parent = Some(digest);
             head = Some(Head { commit, digest });
         }
         next += count as u64;
-        if count < window {
+        if count < window && !has_gap {
             return Ok(head);
         }
         window = (2 * window).min(PARALLEL);

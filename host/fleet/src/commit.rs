@@ -69,6 +69,30 @@ pub struct StoredCommit {
     /// How many further commits it contains, older ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub further_commits: usize,
+    /// The call with a key whose result it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<KeyedCall>,
+}
+
+/// The result of a call with a key. A call that has failed has a commit as well, without changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyedCall {
+    /// The key, which the caller has chosen.
+    pub key: String,
+    /// The digest of the object with the result.
+    pub result: Digest,
+    /// Its size, in bytes.
+    pub size: u64,
+}
+
+/// What a commit says besides its tree.
+#[derive(Debug, Default)]
+pub(crate) struct About {
+    pub(crate) message: Option<String>,
+    /// The commits of the workspace, and how many further ones there are.
+    pub(crate) sources: (Vec<CommitSource>, usize),
+    pub(crate) call: Option<KeyedCall>,
 }
 
 /// A commit of a workspace that a commit of the store contains.
@@ -113,9 +137,9 @@ impl StoredCommit {
     pub(crate) fn after(
         last: Option<(u64, Digest)>,
         tree: DirectoryRef,
-        message: Option<String>,
-        (commits, further_commits): (Vec<CommitSource>, usize),
+        about: About,
     ) -> Result<(Self, Vec<u8>), FleetError> {
+        let About { message, sources: (commits, further_commits), call } = about;
         if message.as_ref().is_some_and(|message| message.len() > MAX_TEXT_BYTES) {
             let why = format!("has more than {MAX_TEXT_BYTES} bytes");
             return Err(FleetError::unsupported("the message", why));
@@ -130,6 +154,7 @@ impl StoredCommit {
             message,
             commits,
             further_commits,
+            call,
         };
         loop {
             let bytes = serde_json::to_vec(&commit)
@@ -191,7 +216,8 @@ mod tests {
             calls: vec![SourceCall { id: "call".to_owned(), tool: Some("edit.edit".to_owned()) }],
         };
         let few = (vec![source()], 0);
-        let (first, bytes) = StoredCommit::after(None, tree(), None, few).unwrap();
+        let about = About { sources: few, ..About::default() };
+        let (first, bytes) = StoredCommit::after(None, tree(), about).unwrap();
         assert_eq!((first.number, first.parent), (1, None));
         assert_eq!(StoredCommit::parse(1, &bytes).unwrap(), first);
         StoredCommit::parse(2, &bytes).unwrap_err();
@@ -211,13 +237,18 @@ mod tests {
         }
         let last = (1, Digest::of(&bytes));
         let many = (vec![source(); 5000], 7);
-        let (next, bytes) =
-            StoredCommit::after(Some(last), tree(), Some("m".to_owned()), many).unwrap();
+        let (next, bytes) = StoredCommit::after(
+            Some(last),
+            tree(),
+            About { message: Some("m".to_owned()), sources: many, call: None },
+        )
+        .unwrap();
         assert_eq!((next.number, next.parent), (2, Some(last.1)));
         assert!(bytes.len() as u64 <= MAX_COMMIT_BYTES && !next.commits.is_empty());
         assert_eq!(next.commits.len() + next.further_commits, 5007);
         let long = Some("m".repeat(5000));
-        StoredCommit::after(None, tree(), long, (Vec::new(), 0)).unwrap_err();
+        let about = About { message: long, ..About::default() };
+        StoredCommit::after(None, tree(), about).unwrap_err();
     }
 
     #[test]

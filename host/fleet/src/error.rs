@@ -94,6 +94,12 @@ pub enum FleetError {
         "the commit {0} in the store does not follow the commit before it: the chain is broken"
     )]
     BrokenChain(u64),
+    /// Not the key of a call.
+    #[error("a key has 1 to 256 visible ASCII characters")]
+    Key,
+    /// The call was made, but what it returned is too large to be kept.
+    #[error("a result has {0} bytes, and may have {1}")]
+    LargeResult(usize, u64),
     /// The store at this address is another one than before.
     #[error("{0} is another store than the one that this workspace is synced with")]
     AnotherStore(String),

@@ -11,6 +11,7 @@
 //! | [`pull`], [`merge`], [`download`] | taking commits over: what changes, its content, one transaction |
 //! | [`scan`] | the tree on the disk |
 //! | [`local`], [`state`] | the workspace that is synced, and what it was when it was last synced |
+//! | [`replica`], [`live`], [`publish`], [`refresh`], [`keys`] | a copy on a host of a fleet, whose commits are published before they are applied |
 //! | [`chain`] | reading commits and comparing each with the one before |
 //! | [`store`], [`requests`] | the object store, and its HTTP requests |
 //! | [`commit`], [`tree`] | the documents in a store |
@@ -22,10 +23,15 @@ mod clone;
 mod commit;
 mod download;
 mod error;
+mod keys;
+mod live;
 mod local;
 mod merge;
+mod publish;
 mod pull;
 mod push;
+mod refresh;
+mod replica;
 mod requests;
 mod scan;
 mod state;
@@ -37,10 +43,11 @@ mod tests;
 
 pub use chain::{ListedCommit, log};
 pub use clone::clone;
-pub use commit::{CommitSource, SourceCall, StoredCommit};
+pub use commit::{CommitSource, KeyedCall, SourceCall, StoredCommit};
 pub use error::FleetError;
 pub use pull::{Pulled, pull};
 pub use push::{PushOptions, Pushed, push};
+pub use replica::{Claim, MAX_RESULT_BYTES, OpenCall, Replica};
 pub use scan::LeftOut;
 pub use store::{Access, Address};
 pub use tree::decode_directory;

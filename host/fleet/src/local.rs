@@ -22,6 +22,24 @@ pub(crate) struct Synced {
     _lock: Option<File>,
 }
 
+/// The lock and the state of a workspace.
+pub(crate) struct Kept {
+    pub(crate) state: State,
+    own: Arc<Own>,
+    /// Unlocks when it is closed.
+    _lock: File,
+}
+
+impl Kept {
+    /// Writes the state.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub(crate) fn save(&mut self) -> Result<(), FleetError> {
+        self.state.write(&self.own)
+    }
+}
+
 impl Synced {
     /// Reads the state, to look at it only.
     ///
@@ -107,6 +125,17 @@ impl Synced {
         match store.id().await? {
             Some(id) if id == self.state.id => Ok(self.state.commit),
             _ => Err(FleetError::AnotherStore(store.name().to_owned())),
+        }
+    }
+
+    /// Lets go of the workspace, and keeps its lock and state.
+    ///
+    /// # Errors
+    /// [`FleetError::InUse`] if it was not locked.
+    pub(crate) fn into_kept(self) -> Result<Kept, FleetError> {
+        match (self.own, self._lock) {
+            (Some(own), Some(lock)) => Ok(Kept { state: self.state, own, _lock: lock }),
+            _ => Err(FleetError::InUse),
         }
     }
 

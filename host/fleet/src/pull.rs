@@ -171,12 +171,12 @@ fn check_room(workspace: &Workspace, changes: &Changes) -> Result<(), FleetError
     if bytes > free { Err(FleetError::TooLarge { bytes, free }) } else { Ok(()) }
 }
 
-fn contents(changes: &Changes) -> impl Iterator<Item = &crate::tree::Content> {
+pub(crate) fn contents(changes: &Changes) -> impl Iterator<Item = &crate::tree::Content> {
     changes.values().filter_map(|change| change.after.as_ref()?.content())
 }
 
 /// Stages the changes. `plain` is the tree on the disk.
-fn stage(
+pub(crate) fn stage(
     overlay: &Overlay,
     plain: &Overlay,
     changes: &Changes,

@@ -12,7 +12,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::PARALLEL;
 use crate::chain::head;
-use crate::commit::{CommitSource, SourceCall, StoredCommit};
+use crate::commit::{About, CommitSource, SourceCall, StoredCommit};
 use crate::error::FleetError;
 use crate::local::Synced;
 use crate::pull::{LOCK_TIMEOUT, Pulled, pull_from};
@@ -65,7 +65,7 @@ pub struct Pushed {
 
 /// Where the content of an object is.
 #[derive(Clone)]
-enum Source {
+pub(crate) enum Source {
     Part { place: String, offset: u64, size: u64 },
     Bytes(Bytes),
 }
@@ -132,8 +132,8 @@ async fn attempt(
         let objects = new_objects((&state.items, &state.directories), &scanned.items, &after);
         let plain = workspace.plain();
         (pushed.new_objects, pushed.new_bytes) = upload(store, plain, objects).await?;
-        let (commit, bytes) =
-            StoredCommit::after(state.commit, root, options.message.clone(), sources)?;
+        let about = About { message: options.message.clone(), sources, call: None };
+        let (commit, bytes) = StoredCommit::after(state.commit, root, about)?;
         let digest = Digest::of(&bytes);
         if !store.create_commit(&commit, bytes).await? {
             return Ok(None);
@@ -219,7 +219,7 @@ fn new_objects(
 }
 
 /// Uploads the objects that the store does not have. Returns how many, and their size in bytes.
-async fn upload(
+pub(crate) async fn upload(
     store: &Store,
     tree: &Arc<Overlay>,
     objects: HashMap<Digest, Source>,

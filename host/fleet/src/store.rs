@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::http::Client;
 use cofferdam_text::shorten;
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
@@ -161,6 +161,15 @@ impl Store {
         Ok(Self { objects, directory, name })
     }
 
+    /// The same store with other behaviour.
+    #[cfg(test)]
+    pub(crate) fn with(
+        self,
+        wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>,
+    ) -> Self {
+        Self { objects: wrap(self.objects), ..self }
+    }
+
     /// The address, as text.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -246,6 +255,27 @@ impl Store {
             return Ok(None);
         };
         Ok(Some((StoredCommit::parse(number, &bytes)?, Digest::of(&bytes))))
+    }
+
+    /// Says that a commit may have the result of a call, before that commit is created.
+    ///
+    /// # Errors
+    /// [`FleetError::Store`].
+    pub(crate) async fn put_intent(&self, key: Digest, number: u64) -> Result<(), FleetError> {
+        let place = intents_path(key).join(number.to_string());
+        self.objects.put(&place, Bytes::new().into()).await?;
+        Ok(())
+    }
+
+    /// Returns the numbers of the commits that may have the result of a call.
+    ///
+    /// # Errors
+    /// [`FleetError::Store`].
+    pub(crate) async fn intents(&self, key: Digest) -> Result<Vec<u64>, FleetError> {
+        let place = intents_path(key);
+        let listed = self.objects.list(Some(&place));
+        let numbers = listed.map_ok(|found| found.location.filename()?.parse::<u64>().ok());
+        Ok(numbers.try_filter_map(|number| async move { Ok(number) }).try_collect().await?)
     }
 
     /// Creates a commit. Returns false if another host has created its number. Everything that was
@@ -369,6 +399,11 @@ fn s3(bucket: &str, access: &Access) -> Result<object_store::aws::AmazonS3, Flee
 fn object_path(digest: Digest) -> Path {
     let hex = digest.hex();
     Path::from(format!("objects/sha256/{}/{}", &hex[..2], &hex[2..]))
+}
+
+fn intents_path(key: Digest) -> Path {
+    let hex = key.hex();
+    Path::from(format!("keys/{}/{}", &hex[..2], &hex[2..]))
 }
 
 fn commit_path(number: u64) -> Path {

@@ -1,7 +1,9 @@
 //! Pushing, cloning and pulling with a local directory as the store, and stores that lie.
 #![expect(clippy::disallowed_methods, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+mod flaky;
 mod hostile;
+mod replica;
 mod s3;
 
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 //! there, and is applied here afterwards.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::commit::Commit;
 use crate::error::CommitError;
@@ -35,7 +36,7 @@ pub trait Upstream: Send + Sync {
     fn publish(
         &self,
         commit: &Commit,
-        tree: &Overlay,
+        tree: &Arc<Overlay>,
         result: Option<&KeyedResult>,
     ) -> Result<(), CommitError>;
 

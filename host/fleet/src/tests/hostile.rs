@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::Scene;
 use crate::FleetError;
-use crate::commit::StoredCommit;
+use crate::commit::{About, StoredCommit};
 use crate::tree::DirectoryRef;
 
 fn object(store: &Path, digest: Digest) -> PathBuf {
@@ -36,7 +36,7 @@ fn last(store: &Path, number: u64) -> (u64, Digest) {
 /// Creates the commit after `number` with a tree.
 fn create(store: &Path, number: u64, tree: DirectoryRef) {
     let (_, bytes) =
-        StoredCommit::after(Some(last(store, number)), tree, None, (Vec::new(), 0)).unwrap();
+        StoredCommit::after(Some(last(store, number)), tree, About::default()).unwrap();
     fs::write(commit_file(store, number + 1), bytes).unwrap();
 }
 
