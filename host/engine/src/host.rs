@@ -113,7 +113,7 @@ pub struct Host {
 /// State that a host shares with the hosts that replace it.
 struct Shared {
     repeats: Repeats,
-    workers: Workers,
+    workers: Arc<Workers>,
     journal: Arc<Journal>,
     stats: Mutex<Stats>,
     observer: Arc<dyn Observer>,
@@ -142,7 +142,7 @@ impl Host {
         let runtime = Runtime::new(workers, cache)?;
         let shared = Shared {
             repeats: Repeats::default(),
-            workers: Workers::new(workers, timers).map_err(OpenError::Threads)?,
+            workers: Arc::new(Workers::new(workers, timers).map_err(OpenError::Threads)?),
             journal: Arc::new(Journal::new(Arc::clone(&workspace))),
             stats: Mutex::default(),
             observer: Arc::clone(&config.observer),
@@ -178,6 +178,40 @@ impl Host {
         }
         host.append(Entry::Event(Event::new(Event::RENEWED, host.since(self))));
         Ok(host)
+    }
+
+    /// Returns a host with the same settings, plugins and threads on another workspace, with a journal,
+    /// statistics and counts of its own.
+    ///
+    /// # Errors
+    /// [`OpenError`] for agents of the settings that can't be used.
+    pub fn on(&self, workspace: Arc<Workspace>) -> Result<Self, OpenError> {
+        let journal = Arc::new(Journal::new(Arc::clone(&workspace)));
+        journal.record_commits();
+        let background: Arc<Pool> = Arc::default();
+        let agents = self.agents.on(Arc::clone(&workspace));
+        let most = self.policy.limits().output;
+        let services = Services {
+            workspace,
+            backends: Arc::clone(&self.services.backends),
+            http: Arc::clone(&self.services.http),
+            programs: Arc::clone(&self.services.programs),
+            team: Team::new(agents.clone(), &self.policy, &self.contracts, most)?,
+            background: Arc::clone(&background),
+            journal: Arc::clone(&journal),
+        };
+        let shared = Shared {
+            repeats: Repeats::default(),
+            workers: Arc::clone(&self.shared.workers),
+            journal,
+            stats: Mutex::default(),
+            observer: Arc::clone(&self.shared.observer),
+            commits: AtomicU64::default(),
+            telemetry: self.shared.telemetry.clone(),
+            background,
+        };
+        let (services, shared) = (Arc::new(services), Arc::new(shared));
+        Ok(Self { services, agents, shared, ..self.clone() })
     }
 
     /// Describes the plugins that differ from those of another host.
@@ -237,8 +271,12 @@ impl Host {
         let services = Services {
             workspace,
             backends: Arc::clone(&backends) as Arc<dyn Backends>,
-            http: Http::new(config.environment.clone()),
-            programs: Programs::new(config.sandbox, policy.programs().clone(), config.environment),
+            http: Arc::new(Http::new(config.environment.clone())),
+            programs: Arc::new(Programs::new(
+                config.sandbox,
+                policy.programs().clone(),
+                config.environment,
+            )),
             team: Team::new(agents.clone(), &policy, &contracts, most)?,
             background: Arc::clone(&shared.background),
             journal: Arc::clone(&shared.journal),

@@ -178,8 +178,8 @@ impl Setup {
         let services = Services {
             workspace: Arc::clone(workspace),
             backends: Arc::new(BackendRunner::none(Arc::clone(&self.runtime))),
-            programs: Programs::none(),
-            http: Http::new(HashMap::new()),
+            programs: Arc::new(Programs::none()),
+            http: Arc::new(Http::new(HashMap::new())),
             team: Team::none(Arc::clone(workspace)),
             background: Arc::default(),
             journal: Arc::new(Journal::new(Arc::clone(workspace))),

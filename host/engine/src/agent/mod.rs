@@ -138,6 +138,11 @@ impl std::fmt::Display for StderrTail {
 }
 
 impl Agents {
+    /// The same agents on another workspace.
+    pub fn on(&self, workspace: Arc<Workspace>) -> Self {
+        Self::new(workspace, self.environment.clone())
+    }
+
     /// Agents that run in `workspace` with the environment `environment`.
     pub fn new(workspace: Arc<Workspace>, environment: HashMap<String, String>) -> Self {
         Self { workspace, environment }

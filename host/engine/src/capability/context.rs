@@ -28,9 +28,9 @@ pub struct Services {
     /// Runs linters, test runners and builders.
     pub backends: Arc<dyn Backends>,
     /// Finds and runs native programs.
-    pub programs: Programs,
+    pub programs: Arc<Programs>,
     /// Sends HTTP requests of plugins.
-    pub http: Http,
+    pub http: Arc<Http>,
     /// The agents that tasks can be given to.
     pub team: Team,
     /// Counts the programs that are left running.

@@ -25,7 +25,7 @@ use cofferdam_core::envelope::Answer;
 use cofferdam_core::outcome::{Failure, Outcome, SkippedCode, Status};
 use cofferdam_core::policy::{Executed, Files};
 use cofferdam_plugin::registry::ToolEntry;
-use cofferdam_workspace::Transaction;
+use cofferdam_workspace::{Purpose, Transaction};
 
 impl Host {
     /// Makes a call, in the transaction `shared` if there is one. With `skip`, only reports that an
@@ -337,7 +337,7 @@ impl Host {
             let held = self.hold(transaction, calls, vec![name.to_string()], options).await?;
             return Ok(Performed { held, ..kept });
         }
-        let commit = self.commit(transaction, calls).await?;
+        let commit = self.commit(transaction, Purpose::of(calls)).await?;
         if let Some(commit) = &commit {
             options.session.add(commit, vec![name.parts().1.to_owned()]);
         }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use super::Host;
 use super::context::RunOptions;
 use super::ended::{Ended, discard, staged};
-use crate::dispatch;
+use crate::dispatch::{self, Refusal, RefusalCode};
 use crate::runtime::blocking;
 use cofferdam_core::outcome::{FailedCode, Failure};
 use cofferdam_workspace::{
-    Author, BeginError, HeldChanges, History, Overlay, Purpose, Transaction,
+    Author, BeginError, HeldChanges, History, KeyedResult, Overlay, Purpose, Transaction,
 };
 
 /// The number of commits between two prunings of the history.
@@ -40,6 +40,15 @@ impl Host {
             Ok::<_, io::Error>(transaction)
         });
         Ok(stacked.await?)
+    }
+
+    /// Takes over what other hosts have committed, if the workspace is a copy of a store.
+    pub(super) async fn refresh(&self) -> Result<(), Refusal> {
+        let Some(upstream) = self.services.workspace.upstream() else { return Ok(()) };
+        upstream.refresh().await.map_err(|error| {
+            let expected = "a workspace that is up to date";
+            Refusal::whole(RefusalCode::WorkspaceError, expected, error.to_string())
+        })
     }
 
     /// The tree that the calls of a session read: with what is held for it.
@@ -104,10 +113,11 @@ impl Host {
     pub(super) async fn commit(
         &self,
         transaction: Transaction,
-        calls: Vec<String>,
+        purpose: Purpose,
     ) -> Result<Option<String>, Failure> {
-        let is_brief = transaction.change_count() <= 1;
-        let commit = move || transaction.commit(Purpose::of(calls));
+        let is_copy = self.services.workspace.upstream().is_some();
+        let is_brief = transaction.change_count() <= 1 && !is_copy;
+        let commit = move || transaction.commit(purpose);
         let committed = match is_brief {
             true => self.shared.workers.brief(commit).await,
             false => blocking(commit).await,
@@ -124,14 +134,16 @@ impl Host {
         Ok(Some(commit.id.to_string()))
     }
 
-    /// Commits the staged changes of calls. If that fails, the calls fail.
+    /// Commits the staged changes of calls; `result` is published with them. If that fails, the calls fail.
     pub(super) async fn commit_staged(
         &self,
         transaction: Transaction,
         ended: &mut [Ended],
+        result: Option<KeyedResult>,
     ) -> Result<Option<String>, Failure> {
         let calls = staged(ended).map(|(_, record)| record.call.clone()).collect();
-        let commit = self.commit(transaction, calls).await;
+        let purpose = Purpose { result, ..Purpose::of(calls) };
+        let commit = self.commit(transaction, purpose).await;
         let commit = commit.inspect_err(|failure| discard(ended, failure))?;
         staged(ended).for_each(|(_, record)| record.commit.clone_from(&commit));
         Ok(commit)

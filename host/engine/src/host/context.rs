@@ -22,6 +22,9 @@ pub struct RunOptions {
     /// Commit the changes of all calls as one commit, or nothing if a call fails. Calls see the
     /// changes of earlier calls; calls after the first that fails are skipped.
     pub atomic: bool,
+    /// The key of an atomic run of an envelope in a copy of a store: its result is published with its
+    /// changes.
+    pub key: Option<String>,
     /// Commit nothing, and return the changes as a diff.
     pub dry_run: bool,
     /// Additional limits of every call: the lower one of each and the usual limit applies.

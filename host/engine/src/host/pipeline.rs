@@ -489,7 +489,7 @@ impl RunningRound<'_> {
         if options.hold || is_held || transaction.is_stacked() {
             self.round.proposal = self.host.hold_staged(transaction, ended, &options).await?;
         } else {
-            self.round.commit = self.host.commit_staged(transaction, ended).await?;
+            self.round.commit = self.host.commit_staged(transaction, ended, None).await?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::runtime::blocking;
 use cofferdam_core::envelope::{self, Answer, Call, Envelope, Header, Mode};
 use cofferdam_core::outcome::{ErrorCode, Failure};
 use cofferdam_core::policy::{Role, Scope};
-use cofferdam_workspace::{KeptOutput, Transaction};
+use cofferdam_workspace::{KeptOutput, KeyedResult, Transaction};
 
 /// An envelope and the results of its calls, in their order.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,10 +89,11 @@ impl Host {
                 Ok((role, header, calls, scope(options)?))
             });
             let (role, header, calls, scope) = self.noted(begun, None, options)?;
+            self.noted(self.refresh().await, None, options)?;
             let run = RunContext { options, role, scope: &scope };
             let transaction = self.noted(self.transaction(options).await, None, options)?;
             let mut ended = self.answers(calls, &run, transaction.as_ref()).await;
-            let diff = self.conclude(transaction, &mut ended, options).await;
+            let diff = self.conclude(transaction, &mut ended, options, Some(&header)).await;
             let outputs = ended.iter_mut().flat_map(|ended| std::mem::take(&mut ended.outputs));
             let effects = Effects { diff, outputs: outputs.collect() };
             let answer = |ended| envelope::in_dialect(header.dialect, self.close(ended, options));
@@ -151,10 +152,11 @@ impl Host {
             Ok((role, call, scope(options)?))
         });
         let (role, call, scope) = self.noted(begun, Some(tool), options)?;
+        self.noted(self.refresh().await, Some(tool), options)?;
         let run = RunContext { options, role, scope: &scope };
         let transaction = self.noted(self.transaction(options).await, Some(tool), options)?;
         let mut ended = self.answer(call, &run, false, transaction.as_ref()).await;
-        let diff = self.conclude(transaction, slice::from_mut(&mut ended), options).await;
+        let diff = self.conclude(transaction, slice::from_mut(&mut ended), options, None).await;
         let effects = Effects { diff, outputs: std::mem::take(&mut ended.outputs) };
         Ok((self.close(ended, options), effects))
     }
@@ -206,6 +208,7 @@ impl Host {
         transaction: Option<Transaction>,
         ended: &mut [Ended],
         options: &RunOptions,
+        header: Option<&Header>,
     ) -> Option<Vec<u8>> {
         let transaction = transaction?;
         if options.atomic && ended.iter().any(Ended::has_failed) {
@@ -223,7 +226,11 @@ impl Host {
             return None;
         }
         // An error is in the results of the calls.
-        if let Ok(Some(commit)) = self.commit_staged(transaction, ended).await {
+        let result = header.zip(options.key.as_ref()).map(|(header, key)| KeyedResult {
+            key: key.clone(),
+            result: results(header, ended).to_string().into_bytes(),
+        });
+        if let Ok(Some(commit)) = self.commit_staged(transaction, ended, result).await {
             let staged = ended.iter().filter(|ended| ended.is_staged);
             let names = staged.map(|ended| ended.tool.qualified_name().parts().1.to_owned());
             options.session.add(&commit, names.collect());
@@ -260,6 +267,12 @@ impl Host {
             format!("{what} of {bytes} bytes"),
         ))
     }
+}
+
+/// The result document of an envelope.
+fn results(header: &Header, ended: &[Ended]) -> Value {
+    let answer = |ended: &Ended| envelope::in_dialect(header.dialect, ended.answer.clone());
+    envelope::results(header, &ended.iter().map(answer).collect::<Vec<_>>())
 }
 
 /// The scope that the options restrict the run to.
