@@ -16,6 +16,7 @@ mod contract;
 mod doctor;
 mod error;
 mod exit;
+mod fleet;
 mod generate;
 mod health;
 mod inbox;

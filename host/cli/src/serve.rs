@@ -1,23 +1,18 @@
 //! `cofferdam serve`: the MCP server, on standard input and output or over HTTP.
 
+use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use super::args::{Global, Serve};
 use super::renew::{self, Source};
 use super::setup::RoleUse;
-use super::{CliError, exit, setup};
+use super::{CliError, exit, fleet, setup};
 use cofferdam_core::policy::Role;
 use cofferdam_engine::host::Config;
 use cofferdam_mcp::{self, Access, Options, Server};
 
 pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
-    let token = match &args.token_file {
-        Some(file) => Some(setup::read_input(file)?.trim().to_owned()),
-        None => None,
-    };
-    if token.as_ref().is_some_and(String::is_empty) {
-        return Err(CliError::usage("the file of the token is empty".to_owned()));
-    }
+    let token = token(args)?;
     // A single client gets answers sooner from a runtime with one thread.
     let runtime = match args.http {
         None => setup::current_thread_runtime()?,
@@ -51,11 +46,17 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
         agent: setup::agent_name(),
         hold: args.hold,
     };
-    let server = Server::new(host, options, stopping.clone())?;
-    runtime.spawn(renew::follow(server.clone(), source, config, stopping));
-    let telemetry = server.telemetry();
+    let telemetry = host.telemetry().cloned();
+    let served = match &args.store {
+        Some(store) => fleet::serve(host, options, stopping, (store, args, token))?,
+        None => {
+            let server = Server::new(host, options, stopping.clone())?;
+            runtime.spawn(renew::follow(server.clone(), source, config, stopping));
+            serve(server, args, token).boxed()
+        }
+    };
     let served = async {
-        serve(server, args, token).await?;
+        served.await?;
         if let Some(telemetry) = telemetry {
             telemetry.stop().await;
         }
@@ -74,6 +75,16 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     ended
 }
 
+/// The token that callers bring.
+fn token(args: &Serve) -> Result<Option<String>, CliError> {
+    let Some(file) = &args.token_file else { return Ok(None) };
+    let token = setup::read_input(file)?.trim().to_owned();
+    match token.is_empty() {
+        true => Err(CliError::usage("the file of the token is empty".to_owned())),
+        false => Ok(Some(token)),
+    }
+}
+
 /// The tools that are listed beside scripts; `None` without script mode.
 fn scripts(tools: &[String]) -> Result<Option<Vec<String>>, CliError> {
     match tools.split_first() {
@@ -90,14 +101,20 @@ async fn serve(server: Server, args: &Serve, token: Option<String>) -> Result<()
     let Some(address) = args.http else {
         return server.serve_stdio().await.map_err(CliError::host);
     };
-    let access = Access {
-        token,
-        hosts: args.allow_host.clone(),
-        origins: args.allow_origin.clone(),
-        rate: args.rate,
-    };
+    let access = access(args, token);
     let ready = Box::new(|address| tracing::warn!("serving http://{address}/mcp"));
     let served = cofferdam_mcp::serve_http(server, address, access, ready).await;
     // Each of these errors is about an option.
     served.map_err(|error| CliError::usage(error.to_string()))
+}
+
+/// Who may call, by the options.
+pub(super) fn access(args: &Serve, token: Option<String>) -> Access {
+    Access {
+        token,
+        hosts: args.allow_host.clone(),
+        origins: args.allow_origin.clone(),
+        rate: args.rate,
+        tenants: Vec::new(),
+    }
 }

@@ -66,6 +66,8 @@ pub struct Directories {
     /// The file of the key that authenticates the host's files in workspaces.
     pub secret: PathBuf,
     pub cache: PathBuf,
+    /// The copies of the workspaces of fleets.
+    pub copies: PathBuf,
     pub plugins: PathBuf,
     /// The built-in plugins that `cofferdam plugin fetch` has fetched for this version of the command.
     pub built_in: PathBuf,
@@ -84,6 +86,7 @@ impl Directories {
             accepted: state.join("cofferdam/accepted"),
             secret: state.join("cofferdam/secret"),
             cache: base.cache_dir().join("cofferdam/code"),
+            copies: state.join("cofferdam/copies"),
             plugins: base.data_dir().join("cofferdam/plugins"),
             built_in: base.data_dir().join("cofferdam/built-in").join(VERSION),
         })

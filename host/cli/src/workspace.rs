@@ -55,11 +55,11 @@ pub fn execute(
     Ok(exit::OK)
 }
 
-fn address(text: &str) -> Result<Address, CliError> {
+pub(super) fn address(text: &str) -> Result<Address, CliError> {
     Ok(Address::parse(text, &env::current_dir()?)?)
 }
 
-fn access() -> Result<Access, CliError> {
+pub(super) fn access() -> Result<Access, CliError> {
     let variables = setup::environment().filter(|(name, _)| name.starts_with("AWS_")).collect();
     Ok(Access { variables, client: Arc::new(setup::client()?) })
 }

@@ -79,6 +79,14 @@ pub struct OpenCall {
 }
 
 impl Replica {
+    /// Whether there is a workspace at an address.
+    ///
+    /// # Errors
+    /// Those of reading the store.
+    pub async fn exists(address: &Address, access: &Access) -> Result<bool, FleetError> {
+        Store::exists(address, access).await
+    }
+
     /// Makes a directory a copy of the workspace in a store, and brings it up to date. The directory belongs
     /// to this host: what is in it and not in the store is removed. Needs a Tokio runtime.
     ///
@@ -151,15 +159,24 @@ impl Replica {
         }
         // Its key is removed when it is dropped.
         let call = OpenCall { replica: Arc::clone(self), key: key.to_owned() };
+        // From here on, commits with the key are noticed when they are read.
+        Ok(self.find(key).await?.map_or(Claim::Open(call), Claim::Ended))
+    }
+
+    /// Returns what the call with a key has returned; `None` if it has not ended.
+    ///
+    /// # Errors
+    /// As for [`Replica::claim`].
+    pub async fn find(&self, key: &str) -> Result<Option<Bytes>, FleetError> {
+        keys::check(key)?;
         let head = {
             let mut live = self.live.lock().await;
             self.advance(&mut live).await?;
             live.number()
         };
-        // From here on, commits with the key are noticed when they are read.
         match keys::find(&self.store, key, head).await? {
-            Some(found) => Ok(Claim::Ended(self.result(&found).await?)),
-            None => Ok(Claim::Open(call)),
+            Some(found) => self.result(&found).await.map(Some),
+            None => Ok(None),
         }
     }
 

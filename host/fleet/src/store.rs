@@ -95,6 +95,21 @@ impl Address {
     }
 }
 
+impl Address {
+    /// The address of what is below a name.
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        match self {
+            Self::Directory(path) => Self::Directory(path.join(name)),
+            Self::S3 { bucket, prefix } => {
+                let prefix =
+                    if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
+                Self::S3 { bucket: bucket.clone(), prefix }
+            }
+        }
+    }
+}
+
 /// Returns the path without links and `..`, of which the end may not exist yet.
 #[expect(clippy::disallowed_methods, reason = "nothing is opened")]
 fn resolved(path: &FilePath) -> Result<PathBuf, &'static str> {
@@ -182,6 +197,17 @@ impl Store {
     pub(crate) async fn id(&self) -> Result<Option<String>, FleetError> {
         let marker = self.get(&Path::from(MARKER), MAX_MARKER_BYTES).await?;
         Ok(marker.map(|bytes| Marker::parse(&bytes)).transpose()?.map(|marker| marker.id))
+    }
+
+    /// Whether there is a workspace at an address.
+    ///
+    /// # Errors
+    /// [`FleetError::Invalid`], [`FleetError::Store`].
+    pub(crate) async fn exists(address: &Address, access: &Access) -> Result<bool, FleetError> {
+        match Self::open(address, access, false) {
+            Err(FleetError::Empty(_)) => Ok(false),
+            store => Ok(store?.id().await?.is_some()),
+        }
     }
 
     /// Makes sure that commits can be created here: creates the marker if it is missing, and checks that

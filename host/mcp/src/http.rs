@@ -1,5 +1,7 @@
 //! The server over streamable HTTP: `/mcp`, and `/mcp/ROLE` for each role if the user named no role
-//! for the server itself.
+//! for the server itself; [`workspaces`] has the addresses of a fleet, and [`tenants`] who may call.
+//!
+//! [`tenants`]: super::tenants
 //!
 //! A page in a browser must not reach a server on the user's own machine: requests name one of
 //! the known hosts (DNS rebinding), and a browser's `Origin` must be an allowed one. TLS is a
@@ -11,27 +13,29 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::{ConnectInfo, Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
-use axum::{Extension, Router};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use sha2::{Digest as _, Sha256};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::Server;
 use super::bodies::{Bodies, Refused, Unread};
-use super::connections::{Connections, Peer, answer};
+use super::connections::{Connections, answer};
+use super::fleet::Fleet;
 use super::message::Malformed;
 use super::sessions::{MAX_SESSIONS, Places, Sessions};
+use super::tenants::{Callers, Tenant, authorize};
+use super::workspaces;
 
 /// How long the body of a request may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -53,9 +57,11 @@ const MAX_RATED_ADDRESSES: usize = 10_000;
 /// Who may reach the server.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// What a request has to bring as `Authorization: Bearer ...`; without one, everybody who
-    /// reaches the address may call.
+    /// What a request has to bring as `Authorization: Bearer ...`; without one and without tenants,
+    /// everybody who reaches the address may call.
     pub token: Option<String>,
+    /// Those who may use a part of a fleet, each with a token of their own.
+    pub tenants: Vec<Tenant>,
     /// Names besides those of the loopback interface under which it is reached, with a port or
     /// without.
     pub hosts: Vec<String>,
@@ -98,27 +104,76 @@ pub fn serve_http(
     access: Access,
     ready: Box<dyn FnOnce(SocketAddr) + Send>,
 ) -> BoxFuture<'static, Result<(), HttpError>> {
-    async move {
-        if !address.ip().is_loopback() && access.token.is_none() {
-            return Err(HttpError::Open(address));
+    serve(Served::One(server), address, access, ready).boxed()
+}
+
+/// As [`serve_http`], for all workspaces of a fleet: `/workspaces/NAME/mcp`, `/workspaces/NAME/mcp/ROLE`, and
+/// `/workspaces/NAME/calls/KEY` for envelopes whose calls are made once.
+///
+/// # Errors
+/// See [`HttpError`].
+pub fn serve_fleet(
+    fleet: Arc<Fleet>,
+    address: SocketAddr,
+    access: Access,
+    ready: Box<dyn FnOnce(SocketAddr) + Send>,
+) -> BoxFuture<'static, Result<(), HttpError>> {
+    serve(Served::Fleet(fleet), address, access, ready).boxed()
+}
+
+/// What is served.
+enum Served {
+    One(Server),
+    Fleet(Arc<Fleet>),
+}
+
+impl Served {
+    fn stopping(&self) -> &CancellationToken {
+        match self {
+            Self::One(server) => &server.shared.stopping,
+            Self::Fleet(fleet) => &fleet.stopping,
         }
-        if let Some(origin) = access.origins.iter().find(|origin| !is_origin(origin)) {
-            return Err(HttpError::Origin(origin.clone()));
-        }
-        let listener = listen(address).map_err(|error| HttpError::Listen(address, error))?;
-        let address = listener.local_addr().unwrap_or(address);
-        ready(address);
-        // Calls are stopped before the streams that their answers take.
-        let closing = CancellationToken::new();
-        let router = router(&server, &access, address.port(), &closing);
-        let mut connections = Connections::accept(listener, router, &server.shared.stopping).await;
-        server.ended().await;
-        connections.ended(LAST_ANSWERS_TIMEOUT).await;
-        closing.cancel();
-        connections.ended(LAST_ANSWERS_TIMEOUT).await;
-        Ok(())
     }
-    .boxed()
+
+    fn longest(&self) -> usize {
+        match self {
+            Self::One(server) => server.longest(),
+            Self::Fleet(fleet) => fleet.longest(),
+        }
+    }
+
+    async fn ended(&self) {
+        match self {
+            Self::One(server) => server.ended().await,
+            Self::Fleet(fleet) => fleet.ended().await,
+        }
+    }
+}
+
+async fn serve(
+    served: Served,
+    address: SocketAddr,
+    access: Access,
+    ready: Box<dyn FnOnce(SocketAddr) + Send>,
+) -> Result<(), HttpError> {
+    if !address.ip().is_loopback() && access.token.is_none() && access.tenants.is_empty() {
+        return Err(HttpError::Open(address));
+    }
+    if let Some(origin) = access.origins.iter().find(|origin| !is_origin(origin)) {
+        return Err(HttpError::Origin(origin.clone()));
+    }
+    let listener = listen(address).map_err(|error| HttpError::Listen(address, error))?;
+    let address = listener.local_addr().unwrap_or(address);
+    ready(address);
+    // Calls are stopped before the streams that their answers take.
+    let closing = CancellationToken::new();
+    let router = router(&served, &access, address.port(), &closing);
+    let mut connections = Connections::accept(listener, router, served.stopping()).await;
+    served.ended().await;
+    connections.ended(LAST_ANSWERS_TIMEOUT).await;
+    closing.cancel();
+    connections.ended(LAST_ANSWERS_TIMEOUT).await;
+    Ok(())
 }
 
 /// Listens on an address, with a long backlog.
@@ -147,7 +202,7 @@ fn is_origin(origin: &str) -> bool {
     origin == "null" || Url::parse(of_any_port).is_ok_and(is_bare)
 }
 
-fn router(server: &Server, access: &Access, port: u16, closing: &CancellationToken) -> Router {
+fn router(served: &Served, access: &Access, port: u16, closing: &CancellationToken) -> Router {
     let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     // A page from here would be the server's own.
     let own = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("http://{host}:{port}"));
@@ -155,26 +210,35 @@ fn router(server: &Server, access: &Access, port: u16, closing: &CancellationTok
         .with_allowed_hosts(loopback.into_iter().chain(access.hosts.iter().cloned()))
         .with_allowed_origins(own.into_iter().chain(access.origins.iter().cloned()))
         .enforce_origin_validation()
-        .with_max_request_body_bytes(server.longest())
+        .with_max_request_body_bytes(served.longest())
         .with_cancellation_token(closing.clone());
     let places = Places::default();
-    let whole = service(server.clone(), &config, &places);
-    let mut mcp = Router::new().route_service("/mcp", whole);
-    if server.other_roles {
-        let (server, places) = (server.clone(), places.clone());
-        let roles = Roles { server, config, places, services: Mutex::default() };
-        mcp = mcp.route("/mcp/{role}", any(under_role).with_state(Arc::new(roles)));
-    }
-    let bodies = Bodies::new(server.longest());
-    let wanted = access.token.as_deref().map(digest);
+    let mcp = match served {
+        Served::One(server) => one(server, config, &places),
+        Served::Fleet(fleet) => workspaces::router(fleet, config, &places),
+    };
+    let bodies = Bodies::new(served.longest());
+    let callers = Arc::new(Callers::new(access));
     let rate = access.rate.map(|rate| Arc::new(RateLimiter::keyed(Quota::per_second(rate))));
     // Anyone may ask whether the server runs.
     mcp.layer(middleware::from_fn(answer))
-        .layer(middleware::from_fn_with_state((server.longest(), places, bodies), take))
-        .layer(middleware::from_fn_with_state(wanted, authorize))
+        .layer(middleware::from_fn_with_state((served.longest(), places, bodies), take))
+        .layer(middleware::from_fn_with_state(callers, authorize))
         .route("/health", get(|| async { "ok\n" }))
         .layer(middleware::from_fn_with_state(rate, slow_down))
         .layer(middleware::from_fn(address))
+}
+
+/// The routes of one workspace.
+fn one(server: &Server, config: StreamableHttpServerConfig, places: &Places) -> Router {
+    let whole = service(server.clone(), &config, places);
+    let mcp = Router::new().route_service("/mcp", whole);
+    if !server.other_roles {
+        return mcp;
+    }
+    let (server, places) = (server.clone(), places.clone());
+    let roles = Roles { server, config, places, services: Mutex::default() };
+    mcp.route("/mcp/{role}", any(under_role).with_state(Arc::new(roles)))
 }
 
 /// Refuses requests whose target or origin is ambiguous. The library checks whether they are allowed:
@@ -244,9 +308,13 @@ fn authority(text: &str) -> Option<(String, Option<u16>)> {
     is_host.then(|| (host.to_ascii_lowercase(), port))
 }
 
-type Service = StreamableHttpService<Server, Sessions>;
+pub(super) type Service = StreamableHttpService<Server, Sessions>;
 
-fn service(server: Server, config: &StreamableHttpServerConfig, places: &Places) -> Service {
+pub(super) fn service(
+    server: Server,
+    config: &StreamableHttpServerConfig,
+    places: &Places,
+) -> Service {
     let sessions = Arc::new(Sessions::new(places.clone()));
     StreamableHttpService::new(move || Ok(server.clone()), sessions, config.clone())
 }
@@ -384,36 +452,6 @@ async fn slow_down(
             (StatusCode::TOO_MANY_REQUESTS, later, "too many requests from here\n").into_response()
         }
     }
-}
-
-fn digest(token: &str) -> [u8; 32] {
-    Sha256::digest(token.as_bytes()).into()
-}
-
-/// Refuses requests without the token (RFC 6750). Digests are compared, so that the time reveals
-/// nothing about the token.
-async fn authorize(
-    State(wanted): State<Option<[u8; 32]>>,
-    Extension(peer): Extension<Arc<Peer>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let Some(wanted) = wanted else {
-        peer.let_in();
-        return next.run(request).await;
-    };
-    let brought = request.headers().get(header::AUTHORIZATION);
-    let token = brought.and_then(|value| {
-        let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
-        // RFC 9110, section 11.1: in any case.
-        scheme.eq_ignore_ascii_case("Bearer").then_some(token)
-    });
-    if token.is_some_and(|token| digest(token) == wanted) {
-        peer.let_in();
-        return next.run(request).await;
-    }
-    let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-    (StatusCode::UNAUTHORIZED, challenge, "a bearer token is needed\n").into_response()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod call;
 mod changes;
 mod connection;
 mod connections;
+mod fleet;
 mod http;
 mod message;
 mod offer;
@@ -26,8 +27,10 @@ mod sessions;
 mod slot;
 mod stdio;
 mod tasks;
+mod tenants;
 mod text;
 mod work;
+mod workspaces;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +69,9 @@ use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::Telemetry;
 use cofferdam_workspace::fair_queue::FairSemaphore;
 
-pub use http::{Access, HttpError, serve_http};
+pub use fleet::{Fleet, Location, MAX_OPEN, ServeWorkspaceError};
+pub use http::{Access, HttpError, serve_fleet, serve_http};
+pub use tenants::{Quota, Tenant};
 
 /// The maximum number of calls of a client that wait for a worker. Further ones end with `Busy`.
 const MAX_WAITING_CALLS: usize = 64;

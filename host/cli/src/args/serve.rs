@@ -28,6 +28,16 @@ pub struct Serve {
     /// List the schemas of the tools' answers too: for programs, at the cost of tokens for a model
     #[arg(long)]
     pub output_schemas: bool,
+    /// Serve the workspaces that this store has, each as a copy on this machine, to clients of
+    /// /workspaces/NAME/mcp: a directory, or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "STORE", requires = "http", conflicts_with_all = ["hold", "target", "tools"])]
+    pub store: Option<String>,
+    /// The directory of the copies
+    #[arg(long, value_name = "DIRECTORY", requires = "store")]
+    pub copies: Option<PathBuf>,
+    /// The file of those who may use a part of the store's workspaces (.toml)
+    #[arg(long, value_name = "FILE", requires = "store")]
+    pub tenants: Option<PathBuf>,
     /// Take only requests that bring the token in this file (`Authorization: Bearer ...`)
     #[arg(long, value_name = "FILE", requires = "http")]
     pub token_file: Option<PathBuf>,
