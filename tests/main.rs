@@ -23,6 +23,7 @@ mod docs;
 mod egress;
 mod executed;
 mod filesystem;
+mod fleet;
 mod frozen;
 mod git_commit;
 mod history;

@@ -42,7 +42,7 @@ impl Server {
         let mut server = Self { child, said, address: ([127, 0, 0, 1], 0).into() };
         let line = server.says("serving http://");
         let (_, address) = line.split_once("serving http://").unwrap();
-        server.address = address.trim_end_matches("/mcp").parse().unwrap();
+        server.address = address.split('/').next().unwrap().parse().unwrap();
         server
     }
 
@@ -154,6 +154,10 @@ impl Request {
         let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into()));
         let (path, headers) = (path.to_owned(), headers.collect());
         Self { method: "POST", path, headers, body: Some(body), from: Ipv4Addr::LOCALHOST }
+    }
+
+    pub fn put(path: &str, body: &str) -> Self {
+        Self { method: "PUT", body: Some(body.to_owned()), ..Self::get(path) }
     }
 
     pub fn with(mut self, name: &str, value: &str) -> Self {

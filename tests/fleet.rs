@@ -1,0 +1,236 @@
+//! Hosts of a fleet in separate processes: what users see, and a campaign in which they are killed.
+
+mod campaign;
+mod history;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+
+use crate::mcp::server::{Request, Server};
+use crate::support::{Ended, Place};
+
+/// A host of a fleet, which can be killed and started again.
+pub struct Host<'a> {
+    place: &'a Place,
+    number: usize,
+    more: Vec<String>,
+    server: Mutex<Server>,
+}
+
+impl<'a> Host<'a> {
+    /// Starts a host on the place's store.
+    fn start(place: &'a Place, number: usize, more: &[&str]) -> Self {
+        let more: Vec<String> = more.iter().map(|&option| option.to_owned()).collect();
+        let server = Mutex::new(Self::process(place, number, &more));
+        Self { place, number, more, server }
+    }
+
+    fn process(place: &Place, number: usize, more: &[String]) -> Server {
+        let (store, copies) =
+            (place.home_file("store"), place.home_file(&format!("copies-{number}")));
+        let mut command = place.command(&["serve", "--http", "127.0.0.1:0", "--role", "main"]);
+        command.args([
+            "--store".as_ref(),
+            store.as_os_str(),
+            "--copies".as_ref(),
+            copies.as_os_str(),
+        ]);
+        Server::started(command.args(more))
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.server.lock().unwrap().address
+    }
+
+    /// Kills the process, and starts another one.
+    fn kill(&self) {
+        let mut server = self.server.lock().unwrap();
+        server.kill();
+        *server = Self::process(self.place, self.number, &self.more);
+    }
+
+    /// Stops the process, and waits for its end.
+    fn stop(self) {
+        assert!(self.server.into_inner().unwrap().stop().success());
+    }
+
+    fn put(&self, workspace: &str, key: &str, envelope: &Value) -> (u16, Value) {
+        let path = format!("/workspaces/{workspace}/calls/{key}");
+        let request = Request::put(&path, &envelope.to_string());
+        let (status, _, body) = ask(&request, self.address()).unwrap();
+        (status, serde_json::from_str(&body).unwrap_or(Value::String(body)))
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        let (status, _, body) = ask(&Request::get(path), self.address()).unwrap();
+        (status, body)
+    }
+}
+
+/// Sends a request; returns the status, the head and the body, without the sizes of its chunks. `None` if
+/// the connection is closed without a whole answer.
+fn ask(request: &Request, address: SocketAddr) -> Option<(u16, String, String)> {
+    let (status, head, body) = request.try_ask(address)?;
+    if !head.to_lowercase().contains("transfer-encoding: chunked") {
+        return Some((status, head, body));
+    }
+    let (mut rest, mut whole) = (body.as_str(), String::new());
+    loop {
+        let (size, after) = rest.split_once("\r\n")?;
+        match usize::from_str_radix(size, 16).ok()? {
+            0 => return Some((status, head, whole)),
+            size => whole.push_str(after.get(..size)?),
+        }
+        rest = after[usize::from_str_radix(size, 16).ok()?..].strip_prefix("\r\n")?;
+    }
+}
+
+/// Pushes a directory with one file as a workspace.
+fn push(place: &Place, name: &str) {
+    let directory = place.home_file(&format!("origin-{name}"));
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("a.txt"), "a\n").unwrap();
+    let store = place.home_file("store").join(name);
+    let mut command = place.command(&["workspace", "push", store.to_str().unwrap()]);
+    let ended = Ended::of(command.current_dir(&directory));
+    assert_eq!(ended.status, 0, "{ended:?}");
+}
+
+fn copy(place: &Place, host: usize, file: &str) -> Option<Vec<u8>> {
+    fs::read(place.home_file(&format!("copies-{host}")).join(file)).ok()
+}
+
+fn write(path: &str, content: &str) -> Value {
+    json!({"tool": "write_file", "path": path, "content": content})
+}
+
+#[test]
+fn an_envelope_with_a_key_is_run_once_by_any_host() {
+    let place = Place::new();
+    push(&place, "shop");
+    let (one, two) = (Host::start(&place, 1, &[]), Host::start(&place, 2, &[]));
+    let (status, first) = one.put("shop", "k1", &write("a.txt", "by k1\n"));
+    assert_eq!((status, &first["status"]), (200, &json!("success")), "{first}");
+    // Another envelope under the same key is not run.
+    let (status, again) = two.put("shop", "k1", &write("a.txt", "again\n"));
+    assert_eq!((status, &again), (200, &first));
+    let (status, read) = two.put("shop", "k2", &json!({"tool": "read_file", "path": "a.txt"}));
+    assert_eq!((status, &read["result"]["content"]), (200, &json!("by k1\n")), "{read}");
+    // A failure and a refusal are results as well.
+    let (_, failed) = two.put("shop", "k3", &json!({"tool": "delete_path", "path": "none"}));
+    assert_eq!(failed["error"]["code"], "FileNotFoundError");
+    assert_eq!(one.put("shop", "k3", &write("none", "")).1, failed);
+    let (_, refused) = one.put("shop", "k4", &json!({"tool": "no_such_tool"}));
+    assert_eq!(refused["refused"]["problems"][0]["code"], "UnknownTool");
+    assert_eq!(two.put("shop", "k4", &write("x", "")).1, refused);
+    // Several calls are one transaction.
+    let actions = json!({"actions": [
+        {"type": "write_file", "path": "b.txt", "content": "b"},
+        {"type": "delete_path", "path": "none"},
+    ]});
+    let (_, rolled_back) = one.put("shop", "k5", &actions);
+    assert_eq!(rolled_back["results"][0]["metadata"]["code"], "RolledBack", "{rolled_back}");
+    let (status, body) = two.get("/workspaces/shop/calls/k5");
+    assert_eq!((status, serde_json::from_str::<Value>(&body).unwrap()), (200, rolled_back));
+    assert_eq!(two.get("/workspaces/shop/calls/k6").0, 404);
+    assert!(copy(&place, 1, "shop/b.txt").is_none());
+    assert_eq!(copy(&place, 2, "shop/a.txt").unwrap(), b"by k1\n");
+    one.stop();
+    two.stop();
+    // What was stopped is opened again.
+    let one = Host::start(&place, 1, &[]);
+    assert_eq!(one.put("shop", "k1", &write("a.txt", "again\n")).1, first);
+}
+
+#[test]
+fn mcp_clients_work_on_any_workspace_of_the_store() {
+    let place = Place::new();
+    push(&place, "shop");
+    push(&place, "docs");
+    let (one, two) = (Host::start(&place, 1, &[]), Host::start(&place, 2, &[]));
+    let call = |host: &Host<'_>, workspace: &str, tool: &str, arguments: Value| {
+        let path = format!("/workspaces/{workspace}/mcp");
+        let params = json!({"name": tool, "arguments": arguments});
+        let (status, _, body) = Request::post(&path, "tools/call", &params).ask(host.address());
+        assert_eq!(status, 200, "{body}");
+        body
+    };
+    call(&one, "shop", "write_file", json!({"path": "new.txt", "content": "by one"}));
+    call(&one, "docs", "write_file", json!({"path": "new.txt", "content": "other"}));
+    let seen = call(&two, "shop", "read_file", json!({"path": "new.txt"}));
+    assert!(seen.contains("by one"), "{seen}");
+    let (status, body) = one.get("/workspaces/none/mcp");
+    assert_eq!(status, 404);
+    assert!(body.contains("there is no workspace 'none'"), "{body}");
+    for name in ["..", "%2e%2e", "a%2fb", ".hidden", &"n".repeat(101)] {
+        let (status, body) = one.get(&format!("/workspaces/{name}/mcp"));
+        assert!(matches!(status, 400 | 404), "{name}: {status} {body}");
+    }
+    assert!(!place.home_file("copies-1").join("none").exists());
+    assert_eq!(one.get("/mcp").0, 404);
+}
+
+#[test]
+fn a_tenant_has_its_workspaces_and_its_quota() {
+    let place = Place::new();
+    push(&place, "web-shop");
+    push(&place, "docs");
+    let token = |of: &str| format!("Bearer {of}");
+    // The SHA-256 of "secret".
+    let digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    let tenants = place.home_file("tenants.toml");
+    let text = format!(
+        "[tenants.web]\ntoken-sha256 = \"{digest}\"\nworkspaces = [\"web-*\"]\nroles = [\"main\"]\n\
+         calls-per-minute = 2\n"
+    );
+    fs::write(&tenants, text).unwrap();
+    let host = Host::start(&place, 1, &["--tenants", tenants.to_str().unwrap()]);
+    let put = |workspace: &str, key: &str, bearer: Option<String>| {
+        let path = format!("/workspaces/{workspace}/calls/{key}");
+        let mut request = Request::put(&path, &write("x", key).to_string());
+        if let Some(bearer) = bearer {
+            request = request.with("Authorization", &bearer);
+        }
+        ask(&request, host.address()).unwrap()
+    };
+    assert_eq!(put("web-shop", "1", None).0, 401);
+    assert_eq!(put("web-shop", "1", Some(token("Secret"))).0, 401);
+    assert_eq!(put("web-shop", "1", Some(token("secret"))).0, 200);
+    assert_eq!(put("docs", "1", Some(token("secret"))).0, 403);
+    let (status, head, body) = put("web-shop", "2", Some(token("secret")));
+    assert_eq!(status, 429, "{body}");
+    assert!(body.contains("calls in a minute") && head.to_lowercase().contains("retry-after"));
+    assert!(copy(&place, 1, "docs/x").is_none());
+}
+
+#[test]
+fn a_store_that_is_unusable_is_named_and_nothing_is_changed() {
+    let place = Place::new();
+    push(&place, "shop");
+    let host = Host::start(&place, 1, &[]);
+    host.put("shop", "k1", &write("a.txt", "1"));
+    let store = place.home_file("store/shop");
+    let damaged = |file: &Path, content: &[u8]| {
+        let before = fs::read(file).unwrap_or_default();
+        fs::write(file, content).unwrap();
+        let (status, body) = host.put("shop", "k2", &write("a.txt", "2"));
+        assert_eq!(status, 503, "{body}");
+        if before.is_empty() {
+            fs::remove_file(file).unwrap();
+        } else {
+            fs::write(file, before).unwrap();
+        }
+        body.to_string()
+    };
+    let next = store.join(format!("commits/{:020}", 3));
+    assert!(damaged(&next, b"{").contains("the commit 3 in the store is not valid"));
+    let second = fs::read(store.join(format!("commits/{:020}", 2))).unwrap();
+    assert!(damaged(&next, &second).contains("the commit 3"));
+    assert_eq!(copy(&place, 1, "shop/a.txt").unwrap(), b"1");
+    assert_eq!(host.put("shop", "k2", &write("a.txt", "2")).0, 200);
+    assert_eq!(copy(&place, 1, "shop/a.txt").unwrap(), b"2");
+}
