@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use cofferdam_plugin::digest::Digest;
 use serde_json::Value;
 
 /// The files of a tree with their contents.
-pub type Files = BTreeMap<String, String>;
+type Files = BTreeMap<String, String>;
 
 /// A call that was answered.
 pub struct Answered {
@@ -37,6 +37,7 @@ pub struct Counts {
 /// client got; the tree of each commit is the one before with the changes of its call; and a call that was
 /// answered before another one was sent comes before it.
 pub fn check(store: &Path, calls: &HashMap<String, Answered>) -> Counts {
+    let mut objects = Objects { store, read: HashMap::new() };
     let (mut counts, mut files, mut parent) = (Counts::default(), None::<Files>, Value::Null);
     let mut seen = HashMap::new();
     let mut latest_sent = None;
@@ -45,7 +46,7 @@ pub fn check(store: &Path, calls: &HashMap<String, Answered>) -> Counts {
         let commit: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!((&commit["number"], &commit["parent"]), (&number.into(), &parent));
         parent = digest(&bytes).into();
-        let tree = tree(store, commit["tree"]["digest"].as_str().unwrap());
+        let tree = objects.tree(commit["tree"]["digest"].as_str().unwrap());
         let Some(before) = files.replace(tree.clone()) else { continue };
         let Some(key) = commit["call"]["key"].as_str() else {
             assert_eq!(tree, before, "commit {number}");
@@ -54,8 +55,7 @@ pub fn check(store: &Path, calls: &HashMap<String, Answered>) -> Counts {
         };
         assert_eq!(seen.insert(key.to_owned(), number), None, "{key} is in two commits");
         let call = calls.get(key).unwrap_or_else(|| panic!("{key} was never sent"));
-        let result = object(store, commit["call"]["result"].as_str().unwrap());
-        let result = String::from_utf8(result).unwrap();
+        let result = objects.text(commit["call"]["result"].as_str().unwrap());
         assert!(call.answers.iter().all(|answer| *answer == result), "{key}: {result}");
         let mut expected = before;
         if is_success(&result) {
@@ -87,29 +87,42 @@ fn digest(bytes: &[u8]) -> String {
     Digest::of(bytes).to_string()
 }
 
-fn object(store: &Path, name: &str) -> Vec<u8> {
-    let hex = name.strip_prefix("sha256:").unwrap();
-    let path: PathBuf = store.join("objects/sha256").join(&hex[..2]).join(&hex[2..]);
-    let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    assert_eq!(digest(&bytes), name);
-    bytes
+/// The objects of a store.
+struct Objects<'a> {
+    store: &'a Path,
+    read: HashMap<String, String>,
 }
 
-/// Reads a tree.
-pub fn tree(store: &Path, root: &str) -> Files {
-    let (mut files, mut waiting) = (Files::new(), vec![(String::new(), root.to_owned())]);
-    while let Some((above, name)) = waiting.pop() {
-        let directory: Value = serde_json::from_slice(&object(store, &name)).unwrap();
-        for entry in directory["entries"].as_array().unwrap() {
-            let place = format!("{above}{}", entry["name"].as_str().unwrap());
-            if let Some(below) = entry["digest"].as_str() {
-                waiting.push((format!("{place}/"), below.to_owned()));
-                continue;
-            }
-            let parts = entry["parts"].as_array().unwrap().iter();
-            let parts = parts.flat_map(|part| object(store, part.as_str().unwrap()));
-            files.insert(place, String::from_utf8(parts.collect()).unwrap());
-        }
+impl Objects<'_> {
+    /// Reads an object, and compares it with its digest.
+    fn text(&mut self, name: &str) -> String {
+        let read = || {
+            let hex = name.strip_prefix("sha256:").unwrap();
+            let path = self.store.join("objects/sha256").join(&hex[..2]).join(&hex[2..]);
+            let bytes =
+                fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            assert_eq!(digest(&bytes), name);
+            String::from_utf8(bytes).unwrap()
+        };
+        self.read.entry(name.to_owned()).or_insert_with(read).clone()
     }
-    files
+
+    /// Reads a tree.
+    fn tree(&mut self, root: &str) -> Files {
+        let (mut files, mut waiting) = (Files::new(), vec![(String::new(), root.to_owned())]);
+        while let Some((above, name)) = waiting.pop() {
+            let directory: Value = serde_json::from_str(&self.text(&name)).unwrap();
+            for entry in directory["entries"].as_array().unwrap() {
+                let place = format!("{above}{}", entry["name"].as_str().unwrap());
+                if let Some(below) = entry["digest"].as_str() {
+                    waiting.push((format!("{place}/"), below.to_owned()));
+                    continue;
+                }
+                let parts = entry["parts"].as_array().unwrap().iter();
+                let content = parts.map(|part| self.text(part.as_str().unwrap())).collect();
+                files.insert(place, content);
+            }
+        }
+        files
+    }
 }
