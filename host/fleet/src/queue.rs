@@ -38,13 +38,15 @@ use async_nats::connection::State;
 use async_nats::jetstream::context::{ContextBuilder, PublishError, PublishErrorKind};
 use async_nats::jetstream::kv;
 use async_nats::jetstream::message::StreamMessage;
+use async_nats::jetstream::response::Response;
 use async_nats::jetstream::stream::{
-    self, DeleteMessageErrorKind, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy,
+    self, DeleteStatus, DiscardPolicy, LastRawMessageErrorKind, RetentionPolicy,
 };
 use async_nats::jetstream::{Context, ErrorCode};
 use async_nats::{Client, HeaderMap, header};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use connection::REQUEST_TIMEOUT;
@@ -249,15 +251,13 @@ impl Queue {
 
     /// Removes a request from the queue. Another host may have done that.
     async fn remove_request(&self, sequence: u64) -> Result<(), QueueError> {
-        match self.calls.delete_message(sequence).await.map_err(|error| error.kind()) {
-            Ok(_) => Ok(()),
-            Err(DeleteMessageErrorKind::JetStream(error))
-                if error.error_code() == ErrorCode::NO_MESSAGE_FOUND =>
-            {
-                Ok(())
-            }
-            Err(error @ DeleteMessageErrorKind::JetStream(_)) => Err(QueueError::refused(error)),
-            Err(error) => Err(QueueError::unreachable(error)),
+        // Without `no_erase`, the server writes over the message on its disk, which takes milliseconds.
+        let request = json!({ "seq": sequence, "no_erase": true });
+        let removed = self.context.request(format!("STREAM.MSG.DELETE.{CALLS}"), &request).await;
+        match removed.map_err(QueueError::unreachable)? {
+            Response::<DeleteStatus>::Ok(_) => Ok(()),
+            Response::Err { error } if error.error_code() == ErrorCode::NO_MESSAGE_FOUND => Ok(()),
+            Response::Err { error } => Err(QueueError::refused(error)),
         }
     }
 }

@@ -101,10 +101,14 @@ fn is_this_machine(url: &Url) -> bool {
     }
 }
 
+fn needs_tls(urls: &[Url], allow_unencrypted: bool) -> bool {
+    !allow_unencrypted && !urls.iter().all(is_this_machine)
+}
+
 /// Connects to one of the servers. The client connects again by itself, as often as needed.
 pub(super) async fn connect(address: &str, options: QueueOptions) -> Result<Client, QueueError> {
     let urls = parse(address)?;
-    let needs_tls = !options.allow_unencrypted && !urls.iter().all(is_this_machine);
+    let needs_tls = needs_tls(&urls, options.allow_unencrypted);
     let refused = |_| QueueError::Address { text: shorten(address, 120), why: "no server" };
     let servers: Result<Vec<ServerAddr>, _> = urls.into_iter().map(ServerAddr::from_url).collect();
     let mut connecting = with(options.credentials)?
@@ -148,4 +152,29 @@ fn with(credentials: QueueCredentials) -> Result<ConnectOptions, QueueError> {
         QueueCredentials::File(content) => ConnectOptions::with_credentials(&content)
             .map_err(|error| QueueError::Credentials(error.to_string()))?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn only_connections_to_this_machine_are_unencrypted_by_default() {
+        for (address, needed) in [
+            ("nats://127.0.0.1:4222", false),
+            ("nats://127.1.2.3:4222,nats://localhost", false),
+            ("nats://[::1]:4222", false),
+            ("nats://10.0.0.1:4222", true),
+            ("nats://[fe80::1]:4222", true),
+            ("nats://2130706433:4222", true),
+            ("nats://localhost.example:4222", true),
+            ("nats://127.0.0.1.example:4222", true),
+            ("nats://127.0.0.1:4222,nats://queue.example:4222", true),
+        ] {
+            let urls = parse(address).unwrap();
+            assert_eq!(needs_tls(&urls, false), needed, "{address}");
+            assert!(!needs_tls(&urls, true), "{address}");
+        }
+    }
 }

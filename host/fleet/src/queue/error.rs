@@ -1,6 +1,6 @@
 //! Why something was not queued, or not read from the queue.
 
-use cofferdam_text::shorten;
+use cofferdam_text::{escape_control, shorten};
 
 /// Why a queue can't be used, or why a request was not queued.
 #[derive(Debug, thiserror::Error)]
@@ -59,11 +59,16 @@ pub enum QueueError {
 impl QueueError {
     /// No server responds.
     pub(super) fn unreachable(error: impl ToString) -> Self {
-        Self::Unreachable(shorten(&error.to_string(), 300))
+        Self::Unreachable(shown(error))
     }
 
     /// A server has returned an error.
     pub(super) fn refused(error: impl ToString) -> Self {
-        Self::Refused(shorten(&error.to_string(), 300))
+        Self::Refused(shown(error))
     }
+}
+
+/// What a server has sent may be in it.
+fn shown(error: impl ToString) -> String {
+    shorten(&escape_control(&error.to_string()), 300)
 }

@@ -96,9 +96,14 @@ impl Queue {
             is_crowded: AtomicBool::new(false),
             crowded: Notify::new(),
         });
-        Serving { host, tasks: JoinSet::new(), held: HashMap::new(), seen: SeenLeases::default() }
-            .run()
-            .await;
+        let serving = Serving {
+            host,
+            tasks: JoinSet::new(),
+            held: HashMap::new(),
+            taken: HashMap::new(),
+            seen: SeenLeases::default(),
+        };
+        serving.run().await;
         Ok(())
     }
 
@@ -139,6 +144,8 @@ struct Serving<W> {
     tasks: JoinSet<()>,
     /// The workspace of each task, and what tells it that there is a new request.
     held: HashMap<String, (Id, Arc<Notify>)>,
+    /// When workspaces that have requests were last taken.
+    taken: HashMap<String, Instant>,
     seen: SeenLeases,
 }
 
@@ -202,20 +209,23 @@ impl<W: Worker> Serving<W> {
     /// Takes the leases of workspaces that have requests. Returns whether other hosts hold some of them.
     async fn take_leases(&mut self) -> Result<bool, QueueError> {
         let host = Arc::clone(&self.host);
-        let mut waiting = host.queue.waiting_workspaces().await?;
-        waiting.retain(|token| !self.held.contains_key(token));
+        let waiting = host.queue.waiting_workspaces().await?;
+        self.taken.retain(|token, _| waiting.contains(token));
         self.seen.keep(|token| waiting.contains(token));
+        // A set has another order each time, so that hosts do not compete for the same workspace.
+        let mut free: Vec<_> =
+            waiting.into_iter().filter(|token| !self.held.contains_key(token)).collect();
+        free.sort_by_key(|token| self.taken.get(token).copied());
         let mut is_contended = false;
-        // A set has another order in each process, so that hosts do not compete for the same workspace.
-        for token in &waiting {
+        for token in free {
             if self.tasks.len() >= host.parallel {
                 host.is_crowded.store(true, Ordering::Relaxed);
                 host.crowded.notify_waiters();
                 return Ok(is_contended);
             }
             let holder = (&host.queue.secret, host.name.as_str());
-            match Lease::take(&host.queue.leases, holder, token, &mut self.seen).await? {
-                Some(lease) => self.hold(token.clone(), lease),
+            match Lease::take(&host.queue.leases, holder, &token, &mut self.seen).await? {
+                Some(lease) => self.hold(token, lease),
                 None => is_contended = true,
             }
         }
@@ -235,6 +245,7 @@ impl<W: Worker> Serving<W> {
             }
             lease.give_back().await;
         });
+        self.taken.insert(token.clone(), Instant::now());
         self.held.insert(token, (task.id(), arrived));
     }
 }

@@ -188,6 +188,11 @@ async fn connections_are_encrypted_and_certificates_checked() {
     queue.submit(&request("a", "key", 0)).await.unwrap();
     let error = Queue::connect(&address, secret(), QueueOptions::default()).await.unwrap_err();
     assert!(matches!(error, QueueError::Unreachable(_)), "{error}");
+    // A server without TLS is not used without it.
+    let plain = Server::start();
+    let address = plain.address().replace("nats://", "tls://");
+    let error = Queue::connect(&address, secret(), QueueOptions::default()).await.unwrap_err();
+    assert!(matches!(error, QueueError::Unreachable(_)), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
