@@ -119,7 +119,7 @@ pub enum FleetError {
     /// The changes were not committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The queue.
+    /// The queue of a fleet can't be used.
     #[error(transparent)]
     Queue(#[from] QueueError),
     /// I/O error in the workspace.

@@ -30,26 +30,26 @@ const MAX_WAITING_MESSAGES: usize = 64;
 /// How a client proves who it is.
 #[derive(Clone, Default)]
 pub enum QueueCredentials {
-    /// Not at all.
+    /// The server asks for no credentials.
     #[default]
     None,
-    /// A token.
+    /// A token that all clients share.
     Token(String),
     /// A user and a password.
     Password {
-        /// The user.
+        /// The name of the user.
         user: String,
-        /// The password.
+        /// The password of the user.
         password: String,
     },
     /// The content of a `.creds` file: a JWT and an NKey seed.
     File(String),
 }
 
-/// How to connect.
+/// How to connect to the servers of a queue.
 #[derive(Clone, Default)]
 pub struct QueueOptions {
-    /// The credentials.
+    /// What the server asks for.
     pub credentials: QueueCredentials,
     /// The authorities to trust, and a client's certificate. The default are the authorities of the
     /// system.

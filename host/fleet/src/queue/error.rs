@@ -30,7 +30,7 @@ pub enum QueueError {
     /// stored: it can be submitted again with the same key.
     #[error("the server of the queue can't be reached: {0}")]
     Unreachable(String),
-    /// The server refuses.
+    /// The server has refused a request, such as for missing permissions.
     #[error("the server of the queue refuses: {0}")]
     Refused(String),
     /// A name is empty, too long, or has control characters.
@@ -44,7 +44,7 @@ pub enum QueueError {
     /// A message is larger than the queue allows.
     #[error("{what} has {bytes} bytes; the queue takes at most {most}")]
     TooLarge {
-        /// The message.
+        /// What kind of message it is.
         what: &'static str,
         /// Its size, in bytes.
         bytes: usize,
@@ -57,12 +57,12 @@ pub enum QueueError {
 }
 
 impl QueueError {
-    /// No server responds.
+    /// The error that no server responds.
     pub(super) fn unreachable(error: impl ToString) -> Self {
         Self::Unreachable(shown(error))
     }
 
-    /// A server has returned an error.
+    /// The error that a server has returned.
     pub(super) fn refused(error: impl ToString) -> Self {
         Self::Refused(shown(error))
     }

@@ -55,14 +55,14 @@ impl FleetSecret {
     }
 }
 
-/// Does not show the secret.
+/// Leaves the secret out.
 impl fmt::Debug for FleetSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("FleetSecret")
     }
 }
 
-/// What a message is.
+/// The kinds of messages. A tag of one kind is not valid for another.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Request,
@@ -101,7 +101,7 @@ struct Document<T> {
 }
 
 impl Request {
-    /// Encodes a request.
+    /// Encodes a request, and seals it for its workspace.
     pub(super) fn encode(&self, secret: &FleetSecret) -> Result<Bytes, QueueError> {
         let document = Document { version: VERSION, request: self };
         let content = serde_json::to_vec(&document).map_err(QueueError::refused)?;
@@ -138,7 +138,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Checks the names.
+    /// Checks the names of a workspace and of a key.
     pub(super) fn new(workspace: &str, key: &str) -> Result<Self, QueueError> {
         check_name("the name of a workspace", workspace, MAX_WORKSPACE_BYTES)?;
         check_name("the key of a request", key, MAX_KEY_BYTES)?;
@@ -153,7 +153,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Checks a name.
+/// Checks that a name is not empty, not too long, and has no control characters.
 pub(super) fn check_name(what: &'static str, name: &str, most: usize) -> Result<(), QueueError> {
     if name.is_empty() || name.len() > most || name.chars().any(char::is_control) {
         return Err(QueueError::Name { what, most });
@@ -161,7 +161,7 @@ pub(super) fn check_name(what: &'static str, name: &str, most: usize) -> Result<
     Ok(())
 }
 
-/// The SHA-256 of a name in hexadecimal digits: a valid part of a subject, whatever the name is.
+/// The SHA-256 of a name in hexadecimal digits: a valid part of a subject for any name.
 pub(super) fn token(name: &str) -> String {
     Digest::of(name.as_bytes()).hex()
 }

@@ -57,11 +57,11 @@ const MAX_HOST_BYTES: usize = 256;
 #[error("{0}")]
 pub struct TryLater(pub String);
 
-/// Works requests off.
+/// What a host does with requests.
 pub trait Worker: Send + Sync + 'static {
     /// Works off a request and returns its result, which is stored for the client: also if it is a failure.
     ///
-    /// The same request may come again, at any time, also to another host at the same time. All runs have to
+    /// A request may come again, at any time, also to another host at the same time. All runs have to
     /// return the same result, and to have the effect of one.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ fn request(workspace: &str, key: &str, milliseconds: u64) -> Request {
     }
 }
 
-/// What hosts have done.
+/// All that the hosts of a test have done.
 #[derive(Default)]
 struct Record {
     /// Each run: the host, the workspace and the key.
@@ -58,7 +58,7 @@ struct Record {
     has_overlapped: bool,
 }
 
-/// A worker that sleeps.
+/// A worker that sleeps for as long as a request says.
 #[derive(Clone)]
 struct Sleeper {
     host: String,

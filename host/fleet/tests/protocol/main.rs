@@ -67,9 +67,9 @@ fn three_calls_on_two_hosts() {
     check(THREE, Bounds { hosts: 2, deliveries: 2, kills: 1, losses: 0 });
 }
 
-/// Takes an hour on one core: `cargo test --profile quick --workspace --test protocol -- --ignored --nocapture`
+/// Takes ten minutes: `cargo test --profile quick --workspace --test protocol -- --ignored --nocapture`
 #[test]
-#[ignore = "takes an hour"]
+#[ignore = "takes ten minutes"]
 fn three_calls_on_three_hosts() {
     check(COLLIDING, Bounds { hosts: 3, deliveries: 3, kills: 2, losses: 1 });
     check(THREE, Bounds { hosts: 3, deliveries: 2, kills: 2, losses: 1 });

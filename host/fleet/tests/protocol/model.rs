@@ -12,7 +12,7 @@ use stateright::Model;
 /// The number of a commit; 0 is the state before the first one.
 pub type Number = u8;
 
-/// The index of a call.
+/// The index of a call in the list of calls.
 pub type CallIndex = usize;
 
 /// What a place contains: the call that wrote it, and the commit that the call was computed from.
@@ -21,10 +21,10 @@ pub type Value = Option<(CallIndex, Number)>;
 /// How many places a workspace has.
 pub const PLACES: usize = 2;
 
-/// The content of all places.
+/// The content of all places of a workspace.
 pub type Tree = [Value; PLACES];
 
-/// A call.
+/// A call that is to be committed.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
     /// Whether it has an idempotency key. A call without one is delivered once.
@@ -45,7 +45,7 @@ impl Call {
     }
 }
 
-/// A rule of the protocol.
+/// A rule that hosts and stores follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// The commits that the intents name are read before a call runs.
@@ -86,7 +86,7 @@ pub struct Bounds {
     pub losses: u8,
 }
 
-/// What a call returned.
+/// What a call has returned to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Answer {
     /// It has run on the tree of a commit.
@@ -100,7 +100,7 @@ pub enum Answer {
 /// What a commit names as its parent, in place of a digest.
 pub type Digest = Option<(CallIndex, Answer)>;
 
-/// A commit in the store.
+/// A commit as it is in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Commit {
     /// The host that is still at work on it and knows it by its random id.
@@ -111,7 +111,7 @@ pub struct Commit {
     pub tree: Tree,
 }
 
-/// What a host has computed.
+/// What a host has computed and not committed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Work {
     call: CallIndex,
@@ -120,7 +120,7 @@ pub struct Work {
     answer: Answer,
 }
 
-/// What a host is doing.
+/// What a host is doing at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
     Idle,
@@ -151,7 +151,7 @@ pub enum Request {
     Create { number: Number, commit: Commit },
 }
 
-/// A step.
+/// A step from one state to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// A host is given a call, and reads the head.
@@ -180,9 +180,9 @@ pub struct State {
     pub late: BTreeSet<Request>,
     /// How often each call was delivered.
     pub delivered: Vec<u8>,
-    /// The first answer that a client was given, for each call.
+    /// The first result that a client has received, for each call.
     pub answers: Vec<Option<Answer>>,
-    /// Whether two clients were given different answers to one call.
+    /// Whether two clients have received different results of one call.
     pub is_contradicted: bool,
     pub kills: u8,
     pub losses: u8,
@@ -247,7 +247,7 @@ impl State {
     }
 }
 
-/// The protocol, for some calls.
+/// The model of the protocol, for some calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Protocol {
     pub calls: &'static [Call],

@@ -6,7 +6,7 @@ use crate::model::{Action, Answer, CallIndex, Commit, Host, Number, Protocol, St
 
 /// At most one commit has a key.
 pub const ONE_COMMIT: &str = "one commit per key";
-/// Every answer that a client was given is the one of the call's commit, and there are no two answers.
+/// Each result that a client has received is the one in the commit of the call.
 pub const SAME_ANSWER: &str = "every answer is the committed one";
 /// Commits are numbered without gaps, and each names the one before.
 pub const CHAIN: &str = "commits form a chain";
@@ -20,7 +20,7 @@ pub const ENDS: &str = "a delivered call ends";
 /// How many steps a call takes that no other host and no failure disturbs.
 const STEPS_OF_CALL: usize = 4;
 
-/// All properties.
+/// All properties, for the checker.
 pub fn all() -> Vec<Property<Protocol>> {
     vec![
         Property::always(ONE_COMMIT, one_commit),

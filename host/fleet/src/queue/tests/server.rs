@@ -43,7 +43,7 @@ impl Server {
         self.place.path()
     }
 
-    /// Kills the server (SIGKILL).
+    /// Kills the server by SIGKILL.
     pub(super) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

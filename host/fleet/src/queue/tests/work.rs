@@ -114,7 +114,7 @@ async fn a_request_that_was_submitted_twice_is_worked_off_once() {
     let subject = crate::queue::calls_subject(&token("a"));
     queue.publish(subject, async_nats::HeaderMap::new(), message).await.unwrap();
     queue.submit(&request("a", "next", 0)).await.unwrap();
-    // The same key in another workspace is another request.
+    // A key is one of its workspace.
     queue.submit(&request("b", "key", 0)).await.unwrap();
     assert_results(&queue, "a", ["next".to_owned()]).await;
     assert_eq!(keys(&record, "a"), ["key", "next"]);
