@@ -29,8 +29,8 @@ const PURPOSE: &[u8] = b"cofferdam fleet queue";
 pub struct FleetSecret(Key);
 
 impl FleetSecret {
-    /// Takes a secret: 32 to 4096 random bytes, or the text that encodes them. White space at the ends is
-    /// left out.
+    /// Takes the text of a secret: 32 to 4096 bytes that others can't guess. White space at its ends is left
+    /// out.
     ///
     /// # Errors
     /// [`QueueError::Secret`].

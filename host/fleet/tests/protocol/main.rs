@@ -22,6 +22,9 @@ const COLLIDING: &[Call] = &[Call::keyed(0b01), Call::keyed(0b11)];
 /// A call with a key, and one without.
 const ONE_KEYLESS: &[Call] = &[Call::keyed(0b01), Call::keyless(0b11)];
 
+/// A call that changes a place, and one that depends on it.
+const DEPENDENT: &[Call] = &[Call::keyed(0b01), Call::keyed(0b10).needing(0b01)];
+
 /// Three calls, of which two change the same place.
 const THREE: &[Call] = &[Call::keyed(0b01), Call::keyed(0b11), Call::keyless(0b10)];
 
@@ -58,6 +61,11 @@ fn colliding_calls_on_three_hosts() {
 }
 
 #[test]
+fn dependent_calls_on_three_hosts() {
+    check(DEPENDENT, Bounds { hosts: 3, deliveries: 2, kills: 1, losses: 1 });
+}
+
+#[test]
 fn a_call_without_a_key_on_three_hosts() {
     check(ONE_KEYLESS, Bounds { hosts: 3, deliveries: 2, kills: 2, losses: 2 });
 }
@@ -84,6 +92,7 @@ fn each_rule_is_needed() {
         (Rule::AwaitIntent, COLLIDING, ONE_COMMIT),
         (Rule::LookAfterRace, COLLIDING, ONE_COMMIT),
         (Rule::CheckCollisions, COLLIDING, NO_LOST_UPDATE),
+        (Rule::CheckNeeds, DEPENDENT, NO_LOST_UPDATE),
         (Rule::RebaseOnHead, THREE, REPLAY),
         (Rule::CompareId, ONE_KEYLESS, SAME_ANSWER),
         (Rule::RecordRefusals, COLLIDING, SAME_ANSWER),

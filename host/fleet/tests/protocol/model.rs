@@ -31,17 +31,24 @@ pub struct Call {
     pub is_keyed: bool,
     /// The places that it changes, a bit for each.
     pub changes: u8,
+    /// The places that its changes depend on, such as the directory of a file.
+    pub needs: u8,
 }
 
 impl Call {
     /// A call with a key.
     pub const fn keyed(changes: u8) -> Self {
-        Self { is_keyed: true, changes }
+        Self { is_keyed: true, changes, needs: 0 }
     }
 
     /// A call without a key.
     pub const fn keyless(changes: u8) -> Self {
-        Self { is_keyed: false, changes }
+        Self { is_keyed: false, changes, needs: 0 }
+    }
+
+    /// The same call, if its changes depend on other places.
+    pub const fn needing(self, needs: u8) -> Self {
+        Self { needs, ..self }
     }
 }
 
@@ -60,6 +67,8 @@ pub enum Rule {
     LookAfterRace,
     /// After a lost race, the new commits are compared with the changes of the call.
     CheckCollisions,
+    /// That comparison includes the places that the changes depend on.
+    CheckNeeds,
     /// After a lost race, the changes are put on top of the new tree.
     RebaseOnHead,
     /// A commit that exists is compared with the own one by its id: a repeated request finds its own.
@@ -266,6 +275,11 @@ impl Protocol {
         if matches!(answer, Answer::Done { .. }) { self.calls[call].changes } else { 0 }
     }
 
+    /// The places that the changes of a call depend on.
+    pub fn needs(&self, call: CallIndex, answer: Answer) -> u8 {
+        if matches!(answer, Answer::Done { .. }) { self.calls[call].needs } else { 0 }
+    }
+
     /// The tree with the changes of a call.
     pub fn changed(&self, mut tree: Tree, call: CallIndex, answer: Answer) -> Tree {
         if let Answer::Done { base } = answer {
@@ -396,13 +410,16 @@ impl Protocol {
         {
             return state.reply(host, work.call, answer);
         }
-        let changes = self.changes(work.call, work.answer);
+        let mut touched = self.changes(work.call, work.answer);
+        if self.follows(Rule::CheckNeeds) {
+            touched |= self.needs(work.call, work.answer);
+        }
         let changed = |number| {
             let commit = &state.commits[&number];
             self.changes(commit.call, commit.answer)
         };
         if self.follows(Rule::CheckCollisions)
-            && new.clone().any(|number| changed(number) & changes != 0)
+            && new.clone().any(|number| changed(number) & touched != 0)
         {
             work.answer = Answer::Conflict;
         }

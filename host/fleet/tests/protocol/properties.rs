@@ -12,7 +12,7 @@ pub const SAME_ANSWER: &str = "every answer is the committed one";
 pub const CHAIN: &str = "commits form a chain";
 /// The tree of a commit has the changes of all commits up to it, and nothing else.
 pub const REPLAY: &str = "a tree is the replay of its commits";
-/// No commit changes a place that was changed after the commit that it was computed from.
+/// No commit changes or needs a place that was changed after the commit that it was computed from.
 pub const NO_LOST_UPDATE: &str = "no update is lost";
 /// A call that is delivered to the only host that lives ends, with a commit.
 pub const ENDS: &str = "a delivered call ends";
@@ -89,10 +89,11 @@ fn replay(protocol: &Protocol, state: &State) -> bool {
 fn no_lost_update(protocol: &Protocol, state: &State) -> bool {
     state.commits.iter().all(|(number, commit)| {
         let Answer::Done { base } = commit.answer else { return true };
-        let changes = protocol.changes(commit.call, commit.answer);
+        let touched = protocol.changes(commit.call, commit.answer)
+            | protocol.needs(commit.call, commit.answer);
         let mut between = state.commits.range(base + 1..*number);
         base < *number
-            && between.all(|(_, other)| protocol.changes(other.call, other.answer) & changes == 0)
+            && between.all(|(_, other)| protocol.changes(other.call, other.answer) & touched == 0)
     })
 }
 

@@ -70,6 +70,56 @@ async fn nothing_that_was_stored_is_lost_if_the_server_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_if_the_server_does_not_respond_for_some_time() {
+    let server = Server::start();
+    let (first, second) = (connect(&server).await, connect(&server).await);
+    let record = Arc::default();
+    let all: Vec<String> = (0..20).map(|number| format!("key {number}")).collect();
+    for key in &all {
+        first.submit(&request("a", key, 100)).await.unwrap();
+    }
+    let hosts = [
+        Running::start(&first, "one", Sleeper::new("one", &record), 1),
+        Running::start(&second, "two", Sleeper::new("two", &record), 1),
+    ];
+    wait_until(|| keys(&record, "a").len() > 3).await;
+    server.freeze(true);
+    let begun = Instant::now();
+    let error = first.submit(&request("a", "late", 0)).await.unwrap_err();
+    assert!(matches!(error, QueueError::Unreachable(_)), "{error}");
+    // No host starts a request after its lease has ended.
+    let before = keys(&record, "a").len();
+    sleep((2 * LEASE_TTL).saturating_sub(begun.elapsed())).await;
+    assert!(keys(&record, "a").len() <= before + 1);
+    server.freeze(false);
+    assert_results(&first, "a", all).await;
+    // The error did not say that the request was not stored.
+    first.submit(&request("a", "late", 0)).await.unwrap();
+    assert_results(&second, "a", ["late".to_owned()]).await;
+    for host in hosts {
+        host.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_ends_without_a_server() {
+    let mut server = Server::start();
+    let queue = connect(&server).await;
+    let record = Arc::default();
+    queue.submit(&request("a", "key", 500)).await.unwrap();
+    let host = Running::start(&queue, "host", Sleeper::new("host", &record), 1);
+    wait_until(|| !keys(&record, "a").is_empty()).await;
+    server.kill();
+    host.stop().await;
+    // The request is still there for the next host.
+    server.restart();
+    let queue = connect(&server).await;
+    let host = Running::start(&queue, "next", Sleeper::new("next", &record), 1);
+    assert_results(&queue, "a", ["key".to_owned()]).await;
+    host.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_has_lost_its_files_is_set_up_again() {
     let mut server = Server::start();
     let queue = connect(&server).await;

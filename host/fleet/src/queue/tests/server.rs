@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// A server that is killed when it is dropped.
@@ -47,6 +48,13 @@ impl Server {
     pub(super) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Stops the server as a whole (SIGSTOP), or lets it go on.
+    pub(super) fn freeze(&self, is_frozen: bool) {
+        let process = Pid::from_child(&self.child);
+        let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
+        kill_process(process, signal).unwrap();
     }
 
     /// Starts a server that was killed again, with its files.

@@ -171,6 +171,7 @@ impl Worker for Unsteady {
         match self.0.fetch_add(1, Ordering::SeqCst) {
             0 => Err(TryLater("the store can't be reached".to_owned())),
             1 => panic!("a fault"),
+            _ if request.key == "largest" => Ok(vec![0; crate::queue::MAX_RESULT_BYTES].into()),
             _ if request.key == "large" => Ok(vec![0; crate::queue::MAX_RESULT_BYTES + 1].into()),
             _ => Ok(result_of(&request.key)),
         }
@@ -181,13 +182,24 @@ impl Worker for Unsteady {
 async fn a_request_that_fails_is_tried_again_and_a_large_result_is_an_error() {
     let server = Server::start();
     let queue = connect(&server).await;
-    for key in ["first", "large", "last"] {
-        queue.submit(&request("a", key, 0)).await.unwrap();
+    for key in ["first", "large", "largest", "last"] {
+        let mut request = request("a", key, 0);
+        if key == "largest" {
+            let rest = request.encode(&secret()).unwrap().len();
+            let body = "x".repeat(crate::queue::MAX_REQUEST_BYTES - rest);
+            request.body = json!({ "milliseconds": 0, "": body });
+            request.body[""] = body[..body.len() - r#","":"""#.len()].into();
+            let bytes = request.encode(&secret()).unwrap().len();
+            assert_eq!(bytes, crate::queue::MAX_REQUEST_BYTES);
+        }
+        queue.submit(&request).await.unwrap();
     }
     let host = Running::start(&queue, "host", Unsteady(AtomicUsize::new(0)), 1);
     assert_results(&queue, "a", ["first".to_owned()]).await;
     let error = queue.result("a", "large", WAIT).await.unwrap_err();
     assert!(matches!(error, QueueError::TooLarge { .. }), "{error}");
+    let largest = queue.result("a", "largest", WAIT).await.unwrap().unwrap();
+    assert_eq!(largest.len(), crate::queue::MAX_RESULT_BYTES);
     assert_results(&queue, "a", ["last".to_owned()]).await;
     host.stop().await;
 }
