@@ -26,9 +26,20 @@ pub(super) const RENEW_INTERVAL: Duration = Duration::from_millis(300);
 /// The longest value of a lease that is read, in bytes.
 const MAX_LEASE_BYTES: usize = 4096;
 
-/// The leases of other hosts, and since when each is unchanged.
+/// How often the lease of another host is read.
+pub(super) const READ_INTERVAL: Duration = Duration::from_millis(150);
+
+/// The leases of other hosts.
 #[derive(Default)]
-pub(super) struct SeenLeases(HashMap<String, (u64, Instant)>);
+pub(super) struct SeenLeases(HashMap<String, SeenLease>);
+
+struct SeenLease {
+    revision: u64,
+    /// Since when it has this revision.
+    since: Instant,
+    /// When it was last read.
+    read: Instant,
+}
 
 impl SeenLeases {
     /// Forgets all leases but those of these workspaces.
@@ -39,11 +50,18 @@ impl SeenLeases {
     /// Whether a lease has not changed for so long that it is free.
     fn is_free(&mut self, token: &str, revision: u64) -> bool {
         let now = Instant::now();
-        let seen = self.0.entry(token.to_owned()).or_insert((revision, now));
-        if seen.0 != revision {
-            *seen = (revision, now);
+        let new = || SeenLease { revision, since: now, read: now };
+        let seen = self.0.entry(token.to_owned()).or_insert_with(new);
+        seen.read = now;
+        if seen.revision != revision {
+            *seen = new();
         }
-        now - seen.1 >= LEASE_TTL
+        now - seen.since >= LEASE_TTL
+    }
+
+    /// Whether a lease was read so recently that it is not read again.
+    pub(super) fn is_recent(&self, token: &str) -> bool {
+        self.0.get(token).is_some_and(|seen| seen.read.elapsed() < READ_INTERVAL)
     }
 }
 

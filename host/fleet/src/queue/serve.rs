@@ -19,14 +19,12 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::error::QueueError;
-use super::lease::{Lease, RENEW_INTERVAL, SeenLeases};
+use super::lease::{Lease, READ_INTERVAL, RENEW_INTERVAL, SeenLeases};
 use super::sealed::{Place, Request, check_name, is_token};
 use super::{MAX_REQUEST_BYTES, Queue, WORK_SUBJECT, calls_subject, create_missing};
 
-/// How often a host looks for requests without a hint, and how often if it waits for the lease of another
-/// host.
+/// How often a host looks for requests without a hint.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-const CONTENDED_LOOK_INTERVAL: Duration = Duration::from_millis(150);
 
 /// The shortest time between two looks: many hints lead to one look.
 const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(10);
@@ -195,7 +193,7 @@ impl<W: Worker> Serving<W> {
     /// Looks for requests, and takes leases. Returns the time until the next look.
     async fn look(&mut self) -> Duration {
         match self.take_leases().await {
-            Ok(true) => CONTENDED_LOOK_INTERVAL,
+            Ok(true) => READ_INTERVAL,
             Ok(false) => LOOK_INTERVAL,
             Err(error) => {
                 tracing::warn!("the queue: {error}");
@@ -222,6 +220,10 @@ impl<W: Worker> Serving<W> {
                 host.is_crowded.store(true, Ordering::Relaxed);
                 host.crowded.notify_waiters();
                 return Ok(is_contended);
+            }
+            if self.seen.is_recent(&token) {
+                is_contended = true;
+                continue;
             }
             let holder = (&host.queue.secret, host.name.as_str());
             match Lease::take(&host.queue.leases, holder, &token, &mut self.seen).await? {
