@@ -60,16 +60,16 @@ pub use serve::{TryLater, Worker};
 /// The largest message: what servers take by default, in bytes.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
-/// The largest request, encoded, and the largest result, in bytes. The rest is for headers and tags.
+/// The largest request, encoded and with its tag, in bytes. The rest is for headers.
 pub const MAX_REQUEST_BYTES: usize = MAX_MESSAGE_BYTES - (4 << 10);
 /// The largest result, in bytes.
 pub const MAX_RESULT_BYTES: usize = MAX_REQUEST_BYTES;
 
-/// How many requests wait for one workspace, and for all of them.
+/// How many requests wait for one workspace at most.
 pub const MAX_WAITING_REQUESTS: i64 = 1000;
 const MAX_ALL_REQUESTS: i64 = 100_000;
 
-/// For how long a request waits, and a result stays readable.
+/// For how long a request waits in the queue at most.
 pub const REQUEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// For how long a result stays readable.
 pub const RESULT_TTL: Duration = Duration::from_secs(24 * 60 * 60);

@@ -8,7 +8,7 @@ pub enum QueueError {
     /// The text names no server.
     #[error("'{text}' names no queue: {why}")]
     Address {
-        /// The text, shortened.
+        /// The beginning of the text.
         text: String,
         /// What would be right.
         why: &'static str,

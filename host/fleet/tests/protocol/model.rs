@@ -46,7 +46,7 @@ impl Call {
         Self { is_keyed: false, changes, needs: 0 }
     }
 
-    /// The same call, if its changes depend on other places.
+    /// Makes the changes of the call depend on places.
     pub const fn needing(self, needs: u8) -> Self {
         Self { needs, ..self }
     }
