@@ -6,6 +6,8 @@ use cofferdam_plugin::digest::Digest;
 use cofferdam_text::shorten;
 use cofferdam_workspace::{BeginError, CommitError};
 
+use crate::queue::QueueError;
+
 /// How many paths a message names.
 const MAX_NAMED: usize = 20;
 
@@ -123,6 +125,9 @@ pub enum FleetError {
     /// The changes were not committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
+    /// The queue of a fleet can't be used.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
     /// I/O error in the workspace.
     #[error("{0}")]
     Io(#[from] io::Error),

@@ -1,5 +1,5 @@
 //! Stores of workspaces: a workspace is pushed to an object store, cloned from it, and kept up to date
-//! by pulling. No server takes part. The truth is in the store: content by its digest, and numbered
+//! by pulling. No server takes part. Hosts of a fleet can share a queue of requests. The truth is in the store: content by its digest, and numbered
 //! commits that are created and never replaced. Who creates a number first wins.
 //!
 //! `docs/workspaces.md` describes the format. Nothing that is read from a store is trusted.
@@ -15,6 +15,7 @@
 //! | [`chain`] | reading commits and comparing each with the one before |
 //! | [`store`], [`requests`] | the object store, and its HTTP requests |
 //! | [`commit`], [`tree`] | the documents in a store |
+//! | [`queue`] | requests for workspaces, which a NATS server queues |
 //!
 //! Leaves out: printing, the environment, and who may call what. Credentials are passed by the caller.
 
@@ -30,6 +31,7 @@ mod merge;
 mod publish;
 mod pull;
 mod push;
+pub mod queue;
 mod refresh;
 mod replica;
 mod requests;

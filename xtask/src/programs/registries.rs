@@ -61,7 +61,7 @@ pub fn clients(project: &Project, base: &Python) -> Result<()> {
             scope.spawn(|| install("python", python, "MCP's client, frameworks, Node.js")),
             scope.spawn(|| install("langchain", langchain, "LangChain's MCP client")),
             scope.spawn(|| install("packages", packages, "validators of packages")),
-            scope.spawn(|| install("store", store, "a server of S3's protocol")),
+            scope.spawn(|| install("store", store, "servers of S3's protocol and NATS")),
             scope.spawn(|| {
                 modules(
                     project,
