@@ -18,13 +18,13 @@ use crate::mcp::server::Request;
 use crate::support::Place;
 
 /// How many envelopes are submitted in the tests; `COFFERDAM_FLEET_CALLS` sets another number.
-const CALLS: usize = 600;
+const CALLS: usize = 300;
 
 const HOSTS: usize = 4;
 const CLIENTS: usize = 8;
 
 /// How many envelopes there are for a workspace, on average.
-const CALLS_PER_WORKSPACE: usize = 75;
+const CALLS_PER_WORKSPACE: usize = 60;
 const MAX_WORKSPACES: usize = 64;
 
 /// The shortest and longest time between two kills.

@@ -41,7 +41,7 @@ pub fn of_round(round: &Round) -> u8 {
     }
 }
 
-fn of_status(status: Status) -> u8 {
+pub fn of_status(status: Status) -> u8 {
     match status {
         Status::Executed => OK,
         Status::Error | Status::Skipped => ERROR,

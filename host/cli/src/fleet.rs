@@ -8,22 +8,24 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::args::Serve;
+use super::args::{QueueArgs, Serve};
 use super::setup::{self, Directories};
 use super::{CliError, serve, workspace};
 use cofferdam_engine::host::Host;
 use cofferdam_fleet::Address;
+use cofferdam_fleet::queue::{FleetSecret, Queue, QueueCredentials, QueueOptions};
 use cofferdam_mcp::{Fleet, Location, Options, Quota, Tenant, serve_fleet};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::bounded_text;
 
 /// Serves the workspaces of a store.
 pub fn serve(
-    host: Host,
-    options: Options,
+    (host, options): (Host, Options),
     stopping: CancellationToken,
+    runtime: &Handle,
     (store, args, token): (&str, &Serve, Option<String>),
 ) -> Result<BoxFuture<'static, Result<(), CliError>>, CliError> {
     let store = workspace::address(store)?;
@@ -45,8 +47,44 @@ pub fn serve(
     let fleet = Arc::new(Fleet::new(host, options, location, stopping)?);
     let address = args.http.ok_or_else(|| CliError::usage("--store needs --http"))?;
     let ready = Box::new(|address| tracing::warn!("serving http://{address}/workspaces/NAME/mcp"));
-    let served = serve_fleet(fleet, address, callers, ready);
+    let queue = runtime.block_on(connect(&args.queue))?;
+    let served = serve_fleet(Arc::clone(&fleet), address, callers, ready);
+    let served = async move {
+        match queue {
+            None => served.await,
+            Some(queue) => tokio::join!(served, fleet.work_off(queue)).0,
+        }
+    };
     Ok(served.map(|served| served.map_err(|error| CliError::usage(error.to_string()))).boxed())
+}
+
+/// Connects to the queue that the options name, if they name one.
+pub async fn connect(args: &QueueArgs) -> Result<Option<Queue>, CliError> {
+    let (Some(address), Some(secret)) = (&args.queue, &args.queue_secret) else { return Ok(None) };
+    let secret = setup::read_input(secret)?;
+    let secret = FleetSecret::new(secret.trim().as_bytes()).map_err(CliError::usage)?;
+    let options = QueueOptions {
+        credentials: credentials()?,
+        allow_unencrypted: args.queue_unencrypted,
+        ..QueueOptions::default()
+    };
+    Queue::connect(address, secret, options).await.map(Some).map_err(CliError::call)
+}
+
+/// The credentials for the queue, from the environment.
+fn credentials() -> Result<QueueCredentials, CliError> {
+    let variables: BTreeMap<String, String> = setup::environment().collect();
+    let variable = |name: &str| variables.get(name).filter(|value| !value.is_empty()).cloned();
+    if let Some(token) = variable("NATS_TOKEN") {
+        return Ok(QueueCredentials::Token(token));
+    }
+    if let Some(file) = variable("NATS_CREDS") {
+        return Ok(QueueCredentials::File(setup::read_input(Path::new(&file))?));
+    }
+    Ok(match (variable("NATS_USER"), variable("NATS_PASSWORD")) {
+        (Some(user), Some(password)) => QueueCredentials::Password { user, password },
+        _ => QueueCredentials::None,
+    })
 }
 
 /// The directory of the copies of a store, in the user's state.

@@ -39,6 +39,7 @@ mod script;
 mod serve;
 mod setup;
 mod stats;
+mod submit;
 mod tokens;
 mod tools;
 mod undo;
@@ -117,6 +118,7 @@ fn execute(cli: &Cli, output: &Output) -> Result<u8, CliError> {
         Command::Review(args) => review::execute(global, args, output),
         Command::Console(args) => console::execute(global, args, output),
         Command::Undo(args) => undo::execute(global, args, output),
+        Command::Submit(args) => submit::execute(args, output),
         Command::Workspace(args) => workspace::execute(global, &args.command, output),
         Command::Cache(args) => cache::execute(&args.command, output),
         Command::Doctor(_) => doctor::execute(global, output),

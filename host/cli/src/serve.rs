@@ -48,7 +48,10 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     };
     let telemetry = host.telemetry().cloned();
     let served = match &args.store {
-        Some(store) => fleet::serve(host, options, stopping, (store, args, token))?,
+        Some(store) => {
+            let what = (store.as_str(), args, token);
+            fleet::serve((host, options), stopping, runtime.handle(), what)?
+        }
         None => {
             let server = Server::new(host, options, stopping.clone())?;
             runtime.spawn(renew::follow(server.clone(), source, config, stopping));

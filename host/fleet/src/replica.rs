@@ -79,6 +79,14 @@ pub struct OpenCall {
 }
 
 impl Replica {
+    /// Checks that a store can be read.
+    ///
+    /// # Errors
+    /// Those of reading the store.
+    pub async fn reach(address: &Address, access: &Access) -> Result<(), FleetError> {
+        Store::reach(address, access).await
+    }
+
     /// Whether there is a workspace at an address.
     ///
     /// # Errors

@@ -199,6 +199,14 @@ impl Store {
         Ok(marker.map(|bytes| Marker::parse(&bytes)).transpose()?.map(|marker| marker.id))
     }
 
+    /// Checks that what is at an address can be read, whether it is a workspace or not.
+    ///
+    /// # Errors
+    /// [`FleetError::Empty`] for a directory that does not exist, [`FleetError::Store`].
+    pub(crate) async fn reach(address: &Address, access: &Access) -> Result<(), FleetError> {
+        Self::open(address, access, false)?.id().await.map(drop)
+    }
+
     /// Whether there is a workspace at an address.
     ///
     /// # Errors

@@ -2,12 +2,17 @@
 //! is first asked for.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use tokio::sync::OnceCell;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{Options, Server};
@@ -15,11 +20,15 @@ use cofferdam_core::envelope::Mode;
 use cofferdam_core::outcome::RefusalCode;
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::{Host, OpenError, RunOptions};
+use cofferdam_fleet::queue::{Queue, Request, TryLater, Worker};
 use cofferdam_fleet::{Access, Address, Claim, FleetError, Replica};
 use cofferdam_workspace::{Secret, Workspace, WorkspaceError};
 
 /// How many workspaces a host opens.
 pub const MAX_OPEN: usize = 1024;
+
+/// For how long it is known whether the store can be read.
+const READY_TTL: Duration = Duration::from_secs(1);
 
 /// The longest name of a workspace, in bytes.
 const MAX_NAME_BYTES: usize = 100;
@@ -42,6 +51,9 @@ pub struct Fleet {
     options: Options,
     pub(super) stopping: CancellationToken,
     location: Location,
+    queue: OnceLock<Queue>,
+    /// When the store was last asked whether it can be read, and what was found.
+    reached: tokio::sync::Mutex<Option<(Instant, bool)>>,
     open: Mutex<HashMap<String, Arc<OnceCell<Opened>>>>,
 }
 
@@ -95,7 +107,8 @@ impl Fleet {
         stopping: CancellationToken,
     ) -> Result<Self, Refusal> {
         host.role(options.role.as_deref())?;
-        Ok(Self { host, options, stopping, location, open: Mutex::default() })
+        let (queue, reached, open) = <_>::default();
+        Ok(Self { host, options, stopping, location, queue, reached, open })
     }
 
     /// The largest message, in bytes.
@@ -106,6 +119,11 @@ impl Fleet {
     /// The role that is served where the address names none.
     pub(super) fn role(&self) -> Option<&str> {
         self.options.role.as_deref()
+    }
+
+    /// Whether calls may be made under a role.
+    pub(super) fn serves(&self, role: Option<&str>) -> bool {
+        role.is_none() || self.other_roles() || role == self.role()
     }
 
     /// Whether clients may choose another role by the address.
@@ -172,7 +190,7 @@ impl Fleet {
         let result = match opened.host.run(envelope, Mode::Strict, &options).await {
             Ok(run) => run.document(),
             Err(refusal) if is_passing(&refusal) => return Err(refusal.into()),
-            Err(refusal) => serde_json::json!({ "refused": refusal }),
+            Err(refusal) => json!({ "refused": refusal }),
         };
         Ok(call.end(result.to_string().into_bytes()).await?)
     }
@@ -187,6 +205,64 @@ impl Fleet {
         key: &str,
     ) -> Result<Option<Bytes>, ServeWorkspaceError> {
         Ok(self.open(name).await?.replica.find(key).await?)
+    }
+
+    /// Works the envelopes of a queue off, until the server is stopped.
+    pub async fn work_off(self: &Arc<Self>, queue: Queue) {
+        let (stop, stopped) = watch::channel(false);
+        let host = uuid::Uuid::new_v4().to_string();
+        let worker = QueueWorker(Arc::clone(self));
+        let _ = self.queue.set(queue.clone());
+        let serving = queue.serve(&host, worker, self.host.workers(), stopped);
+        let mut serving = pin!(serving);
+        let served = tokio::select! {
+            served = &mut serving => served,
+            () = self.stopping.cancelled() => {
+                let _ = stop.send(true);
+                serving.await
+            }
+        };
+        if let Err(error) = served {
+            tracing::warn!("the queue is not worked off any more: {error}");
+        }
+    }
+
+    /// Adds an envelope to the queue. Returns false if this host has none.
+    ///
+    /// # Errors
+    /// See [`ServeWorkspaceError`].
+    pub(super) async fn submit(
+        &self,
+        name: &str,
+        key: &str,
+        submitted: &Submitted,
+    ) -> Result<bool, ServeWorkspaceError> {
+        let Some(queue) = self.queue.get() else { return Ok(false) };
+        check_name(name)?;
+        let body = serde_json::to_value(submitted).unwrap_or_default();
+        let request = Request { key: key.to_owned(), workspace: name.to_owned(), body };
+        queue.submit(&request).await.map_err(FleetError::from)?;
+        Ok(true)
+    }
+
+    /// Whether this host can serve: the store can be read, and the server of the queue is there.
+    pub(super) async fn is_ready(&self) -> bool {
+        if self.stopping.is_cancelled() || self.queue.get().is_some_and(|it| !it.is_connected()) {
+            return false;
+        }
+        let mut reached = self.reached.lock().await;
+        match *reached {
+            Some((when, is_reached)) if when.elapsed() < READY_TTL => is_reached,
+            _ => {
+                let Location { store, access, .. } = &self.location;
+                let is_reached = Replica::reach(store, access).await;
+                if let Err(error) = &is_reached {
+                    tracing::warn!("this host is not ready: {error}");
+                }
+                *reached = Some((Instant::now(), is_reached.is_ok()));
+                is_reached.is_ok()
+            }
+        }
     }
 
     /// Waits until no call is running, and writes down what the copies are.
@@ -205,8 +281,56 @@ impl Fleet {
     }
 }
 
+/// An envelope in a queue.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Submitted {
+    /// The text of the envelope.
+    pub envelope: String,
+    /// The role of its calls; none: that of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+}
+
+/// Runs the envelopes of a queue.
+struct QueueWorker(Arc<Fleet>);
+
+impl Worker for QueueWorker {
+    async fn work(&self, request: Request) -> Result<Bytes, TryLater> {
+        let Self(fleet) = self;
+        let Request { key, workspace, body } = request;
+        let result = match serde_json::from_value::<Submitted>(body) {
+            Ok(Submitted { role, .. }) if !fleet.serves(role.as_deref()) => {
+                Err(format!("this fleet does not serve the role {role:?}"))
+            }
+            Ok(Submitted { envelope, role }) => {
+                match fleet.run(&workspace, &key, role.as_deref(), &envelope).await {
+                    Ok(result) => return Ok(result),
+                    Err(error) if error.is_passing() => return Err(TryLater(error.to_string())),
+                    Err(error) => Err(error.to_string()),
+                }
+            }
+            Err(error) => Err(format!("the request has no envelope: {error}")),
+        };
+        let failed = |message| json!({ "status": "error", "error": { "outcome": "failed", "message": message } });
+        Ok(result.map_or_else(failed, |nothing: Infallible| match nothing {}).to_string().into())
+    }
+}
+
+impl ServeWorkspaceError {
+    /// Whether the same may succeed later, or on another host.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Name(_) | Self::Unknown(_) => false,
+            Self::Store(error) => !matches!(error, FleetError::Key | FleetError::LargeResult(..)),
+            Self::Refused(refusal) => is_passing(refusal),
+            Self::Full | Self::Workspace(_) | Self::Open(_) => true,
+        }
+    }
+}
+
 /// Whether a refusal is about this host at present, not about the envelope.
-pub(super) fn is_passing(refusal: &Refusal) -> bool {
+fn is_passing(refusal: &Refusal) -> bool {
     use RefusalCode::{DiskFull, WorkspaceBusy, WorkspaceError};
     let codes = refusal.problems.iter().map(|problem| problem.code);
     codes.into_iter().any(|code| matches!(code, DiskFull | WorkspaceBusy | WorkspaceError))

@@ -217,6 +217,10 @@ fn router(served: &Served, access: &Access, port: u16, closing: &CancellationTok
         Served::One(server) => one(server, config, &places),
         Served::Fleet(fleet) => workspaces::router(fleet, config, &places),
     };
+    let fleet = match served {
+        Served::One(_) => None,
+        Served::Fleet(fleet) => Some(Arc::clone(fleet)),
+    };
     let bodies = Bodies::new(served.longest());
     let callers = Arc::new(Callers::new(access));
     let rate = access.rate.map(|rate| Arc::new(RateLimiter::keyed(Quota::per_second(rate))));
@@ -225,6 +229,7 @@ fn router(served: &Served, access: &Access, port: u16, closing: &CancellationTok
         .layer(middleware::from_fn_with_state((served.longest(), places, bodies), take))
         .layer(middleware::from_fn_with_state(callers, authorize))
         .route("/health", get(|| async { "ok\n" }))
+        .route("/ready", get(ready).with_state(fleet))
         .layer(middleware::from_fn_with_state(rate, slow_down))
         .layer(middleware::from_fn(address))
 }
@@ -239,6 +244,16 @@ fn one(server: &Server, config: StreamableHttpServerConfig, places: &Places) -> 
     let (server, places) = (server.clone(), places.clone());
     let roles = Roles { server, config, places, services: Mutex::default() };
     mcp.route("/mcp/{role}", any(under_role).with_state(Arc::new(roles)))
+}
+
+/// Whether requests should be sent to this host, for balancers and orchestrators.
+async fn ready(State(fleet): State<Option<Arc<Fleet>>>) -> Response {
+    match fleet {
+        Some(fleet) if !fleet.is_ready().await => {
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
+        }
+        _ => "ok\n".into_response(),
+    }
 }
 
 /// Refuses requests whose target or origin is ambiguous. The library checks whether they are allowed:

@@ -69,7 +69,7 @@ use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::Telemetry;
 use cofferdam_workspace::fair_queue::FairSemaphore;
 
-pub use fleet::{Fleet, Location, MAX_OPEN, ServeWorkspaceError};
+pub use fleet::{Fleet, Location, MAX_OPEN, ServeWorkspaceError, Submitted};
 pub use http::{Access, HttpError, serve_fleet, serve_http};
 pub use tenants::{Quota, Tenant};
 

@@ -12,7 +12,7 @@ use axum::{Extension, Router};
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 
 use super::Server;
-use super::fleet::{Fleet, ServeWorkspaceError, is_passing};
+use super::fleet::{Fleet, ServeWorkspaceError, Submitted};
 use super::http::{Service, service};
 use super::sessions::Places;
 use super::tenants::Caller;
@@ -95,8 +95,8 @@ async fn mcp_under_role(
     workspaces.serve(&caller, &name, Some(role), request).await
 }
 
-/// `PUT` makes the calls of an envelope once; `GET` returns what they have returned. The parameter `role` of
-/// the address is the role of the calls.
+/// `PUT` makes the calls of an envelope once, or adds it to the queue (`Prefer: respond-async`); `GET` returns
+/// what they have returned. The parameter `role` of the address is the role of the calls.
 async fn calls(
     State(workspaces): State<Arc<Workspaces>>,
     Extension(caller): Extension<Caller>,
@@ -106,12 +106,14 @@ async fn calls(
     let fleet = &workspaces.fleet;
     let query = url::form_urlencoded::parse(request.uri().query().unwrap_or("").as_bytes());
     let role = query.into_owned().find_map(|(key, value)| (key == "role").then_some(value));
-    if role.is_some() && !fleet.other_roles() && role.as_deref() != fleet.role() {
+    if !fleet.serves(role.as_deref()) {
         return (StatusCode::FORBIDDEN, "this host serves one role only\n").into_response();
     }
     if !caller.may_use(&name, role.as_deref().or(fleet.role())) {
         return forbidden();
     }
+    let prefers = request.headers().get("prefer").and_then(|value| value.to_str().ok());
+    let is_async = prefers.is_some_and(|prefer| prefer.contains("respond-async"));
     let result = match *request.method() {
         Method::GET => fleet.result(&name, &key).await,
         Method::PUT => {
@@ -121,7 +123,23 @@ async fn calls(
             else {
                 return (StatusCode::BAD_REQUEST, "an envelope is UTF-8\n").into_response();
             };
-            fleet.run(&name, &key, role.as_deref(), &envelope).await.map(Some)
+            if is_async {
+                let submitted = Submitted { envelope, role };
+                return match fleet.submit(&name, &key, &submitted).await {
+                    Ok(true) => StatusCode::ACCEPTED.into_response(),
+                    Ok(false) => {
+                        (StatusCode::NOT_IMPLEMENTED, "this host has no queue\n").into_response()
+                    }
+                    Err(error) => failed(&error),
+                };
+            }
+            let fleet = Arc::clone(fleet);
+            // It goes on if the client closes the connection, and asks again.
+            let run = async move { fleet.run(&name, &key, role.as_deref(), &envelope).await };
+            match tokio::spawn(run).await {
+                Ok(ended) => ended.map(Some),
+                Err(_) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            }
         }
         _ => {
             let allowed = [(header::ALLOW, "GET, PUT")];
@@ -145,17 +163,11 @@ fn forbidden() -> Response {
 
 fn failed(error: &ServeWorkspaceError) -> Response {
     let status = match error {
-        ServeWorkspaceError::Name(_) | ServeWorkspaceError::Store(FleetError::Key) => {
-            StatusCode::BAD_REQUEST
-        }
-        ServeWorkspaceError::Unknown(_) => StatusCode::NOT_FOUND,
+        error if error.is_passing() => StatusCode::SERVICE_UNAVAILABLE,
         // There is no such role.
-        ServeWorkspaceError::Refused(refusal) if !is_passing(refusal) => StatusCode::NOT_FOUND,
-        ServeWorkspaceError::Refused(_)
-        | ServeWorkspaceError::Full
-        | ServeWorkspaceError::Workspace(_)
-        | ServeWorkspaceError::Open(_)
-        | ServeWorkspaceError::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+        ServeWorkspaceError::Unknown(_) | ServeWorkspaceError::Refused(_) => StatusCode::NOT_FOUND,
+        ServeWorkspaceError::Store(FleetError::LargeResult(..)) => StatusCode::PAYLOAD_TOO_LARGE,
+        _ => StatusCode::BAD_REQUEST,
     };
     let text = format!("{error}\n");
     match status {

@@ -15,6 +15,7 @@ mod review;
 mod role;
 mod run;
 mod serve;
+mod submit;
 mod tools;
 mod workspace;
 
@@ -39,6 +40,7 @@ pub use review::{Decide, Review, ReviewCommand};
 pub use role::{RoleArgs, RoleCommand};
 pub use run::{Call, Holding, Narrowed, Run, Script, Validate};
 pub use serve::{Client, McpCommand, McpConfig, Serve};
+pub use submit::{QueueArgs, Submit};
 pub use tools::{ToolFormat, Tools};
 pub use workspace::{Push, WorkspaceArgs, WorkspaceCommand};
 
@@ -311,6 +313,15 @@ Examples:
     /// Cofferdam's. For S3, the environment has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION;
     /// AWS_ENDPOINT for other servers than Amazon's.
     Workspace(WorkspaceArgs),
+    /// Submit an envelope to a fleet, and print its results
+    ///
+    /// Its calls are one transaction, and are made once: an envelope that is submitted again under the same
+    /// key gets the result of the first time.
+    #[command(after_help = "\
+Examples:
+  cofferdam submit shop envelope.json --url http://127.0.0.1:8080
+  cofferdam submit shop --key build-17 --queue nats://127.0.0.1:4222 --queue-secret fleet.secret < envelope.json")]
+    Submit(Submit),
     /// Supervise agents on a local web page
     ///
     /// Shows held changes, questions of calls, calls under way, history, journal, permissions and figures.
@@ -411,6 +422,7 @@ impl Command {
             | Self::Pipeline(_)
             | Self::Tools(Tools { format: ToolFormat::Text, .. }) => Format::Text,
             Self::Tools(_)
+            | Self::Submit(_)
             | Self::Mcp { .. }
             | Self::Schema(_)
             | Self::Completions(_)

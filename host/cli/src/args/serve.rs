@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::QueueArgs;
+
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Listen here for streamable HTTP, in place of standard input and output
@@ -35,6 +37,8 @@ pub struct Serve {
     /// The directory of the copies
     #[arg(long, value_name = "DIRECTORY", requires = "store")]
     pub copies: Option<PathBuf>,
+    #[command(flatten)]
+    pub queue: QueueArgs,
     /// The file of those who may use a part of the store's workspaces (.toml)
     #[arg(long, value_name = "FILE", requires = "store")]
     pub tenants: Option<PathBuf>,
