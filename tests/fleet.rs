@@ -2,6 +2,7 @@
 
 mod campaign;
 mod history;
+mod nats;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,8 +11,10 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
+use nats::Nats;
+
 use crate::mcp::server::{Request, Server};
-use crate::support::{Ended, Place};
+use crate::support::{Ended, Place, wait_until};
 
 /// A host of a fleet, which can be killed and started again.
 pub struct Host<'a> {
@@ -51,6 +54,11 @@ impl<'a> Host<'a> {
         let mut server = self.server.lock().unwrap();
         server.kill();
         *server = Self::process(self.place, self.number, &self.more);
+    }
+
+    /// Stops the process as a whole, or lets it go on.
+    fn freeze(&self, is_frozen: bool) {
+        self.server.lock().unwrap().freeze(is_frozen);
     }
 
     /// Stops the process, and waits for its end.
@@ -144,6 +152,59 @@ fn an_envelope_with_a_key_is_run_once_by_any_host() {
     // What was stopped is opened again.
     let one = Host::start(&place, 1, &[]);
     assert_eq!(one.put("shop", "k1", &write("a.txt", "again\n")).1, first);
+}
+
+#[test]
+fn envelopes_are_submitted_to_a_host_or_to_the_queue() {
+    let place = Place::new();
+    push(&place, "shop");
+    let nats = Nats::start(&place);
+    let queue = nats.options();
+    let queue = queue.each_ref().map(String::as_str);
+    let (one, two) = (Host::start(&place, 1, &queue), Host::start(&place, 2, &queue));
+    let envelope = place.home_file("envelope.json");
+    let submit = |envelope_is: &Value, args: &[&str]| {
+        fs::write(&envelope, envelope_is.to_string()).unwrap();
+        place.run(&[&["submit", "shop", envelope.to_str().unwrap()], args].concat())
+    };
+    let by_queue = |key| [&queue[..], &["--key", key]].concat();
+    let first = submit(&write("a.txt", "by the queue"), &by_queue("k1"));
+    assert_eq!((first.status, &first.json()["status"]), (0, &json!("success")), "{first:?}");
+    let url = format!("http://{}", one.address());
+    let again = submit(&write("a.txt", "again"), &["--url", &url, "--key", "k1"]);
+    assert_eq!((again.status, again.json()), (0, first.json()));
+    assert_eq!(two.put("shop", "k1", &write("a.txt", "again")), (200, first.json()));
+    // The exit status is that of the calls.
+    let failed = submit(&json!({"tool": "delete_path", "path": "none"}), &["--url", &url]);
+    assert_eq!((failed.status, &failed.json()["status"]), (1, &json!("error")), "{failed:?}");
+    let refused = submit(&json!({"tool": "none"}), &by_queue("k2"));
+    assert_eq!(refused.status, 2, "{refused:?}");
+    let unknown = place.run(&["submit", "none", envelope.to_str().unwrap(), "--url", &url]);
+    assert_eq!(unknown.status, 1, "{unknown:?}");
+    assert!(unknown.stderr.contains("there is no workspace 'none'"), "{unknown:?}");
+    let unknown =
+        place.run(&[&["submit", "none", envelope.to_str().unwrap()], &queue[..]].concat());
+    assert!(unknown.stdout.contains("there is no workspace 'none'"), "{unknown:?}");
+    // A host adds what it is asked to.
+    let path = "/workspaces/shop/calls/k3";
+    let request = Request::put(path, &write("b.txt", "b").to_string());
+    let (status, ..) = ask(&request.with("Prefer", "respond-async"), one.address()).unwrap();
+    assert_eq!(status, 202);
+    wait_until(|| two.get(path).0 == 200);
+    // What was submitted while no host lived is made later.
+    one.stop();
+    two.stop();
+    let waits = submit(&write("c.txt", "c"), &[&by_queue("k4")[..], &["--wait", "1"]].concat());
+    assert_eq!(waits.status, 1, "{waits:?}");
+    assert!(waits.stderr.contains("--key k4"), "{waits:?}");
+    let one = Host::start(&place, 1, &queue);
+    wait_until(|| one.get("/workspaces/shop/calls/k4").0 == 200);
+    assert_eq!(copy(&place, 1, "shop/c.txt").unwrap(), b"c");
+    assert_eq!(one.get("/ready"), (200, "ok\n".to_owned()));
+    drop(nats);
+    wait_until(|| one.get("/ready").0 == 503);
+    // Without the queue, everything else works.
+    assert_eq!(one.put("shop", "k5", &write("a.txt", "x")).0, 200);
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Clients submit envelopes to hosts that are killed, again and again, and every delivery is repeated at
-//! random. Afterwards, the history of each workspace is compared with what the clients were told.
+//! Clients submit envelopes to hosts, directly and by a queue. Hosts and the server of the queue are killed,
+//! and stopped for a while, again and again, and deliveries are repeated at random. Afterwards, the history
+//! of each workspace is compared with what the clients were told.
 //!
 //! The full run is `COFFERDAM_FLEET_CALLS=20000 cargo xtask test --release fleet::campaign`.
 
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::history::{Answered, Counts, check};
+use super::nats::Nats;
 use super::{Host, ask, push, write};
 use crate::mcp::server::Request;
 use crate::support::Place;
@@ -27,8 +29,11 @@ const CLIENTS: usize = 8;
 const CALLS_PER_WORKSPACE: usize = 60;
 const MAX_WORKSPACES: usize = 64;
 
-/// The shortest and longest time between two kills.
-const PAUSE_MS: (u64, u64) = (300, 1200);
+/// The shortest and longest time between two disturbances.
+const PAUSE_MS: (u64, u64) = (200, 1000);
+
+/// For how long a process is stopped: more than a lease lasts, or less.
+const FROZEN_MS: (u64, u64) = (200, 3000);
 
 /// How long a call may take, with all repetitions.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -75,20 +80,32 @@ fn envelope(key: &str, random: &mut Random) -> (Value, Vec<(String, String)>) {
     }
 }
 
-/// Delivers an envelope until it is answered.
+/// Delivers an envelope until it is answered: to a host, or to the queue.
 fn deliver(hosts: &[Host<'_>], path: &str, envelope: &str, random: &mut Random) -> String {
     let deadline = Instant::now() + TIMEOUT;
-    loop {
+    let mut is_queued = random.below(2) == 0;
+    for turn in 0.. {
         let host = &hosts[usize::try_from(random.below(hosts.len() as u64)).unwrap()];
         let address: SocketAddr = host.address();
-        match ask(&Request::put(path, envelope), address) {
+        let mut request = Request::put(path, envelope);
+        if is_queued {
+            request = request.with("Prefer", "respond-async");
+        }
+        // The result of what was queued is asked for, and sometimes it is submitted again.
+        if is_queued && turn % 50 > 0 {
+            request = Request::get(path);
+        }
+        match ask(&request, address) {
             Some((200, _, body)) => return body,
-            Some((503, ..)) | None => {}
+            Some((202 | 404, ..)) => {}
+            // The queue is not there.
+            Some((503, ..)) | None => is_queued = is_queued && random.below(4) > 0,
             Some((status, _, body)) => panic!("{path}: {status} {body}"),
         }
         assert!(Instant::now() < deadline, "{path} was not answered");
         thread::sleep(Duration::from_millis(20));
     }
+    String::new()
 }
 
 /// What clients were told, by workspace and key.
@@ -122,16 +139,32 @@ fn client(hosts: &[Host<'_>], number: usize, workspaces: usize, told: &Told) {
     told.lock().unwrap().entry(workspace).or_default().insert(key, call);
 }
 
-/// Kills hosts until it is told to stop. Returns how often.
-fn kill(hosts: &[Host<'_>], is_over: &AtomicBool) -> usize {
+/// Kills and freezes hosts and the server of the queue until it is told to stop. Returns how often.
+fn disturb(hosts: &[Host<'_>], nats: &Nats, is_over: &AtomicBool) -> usize {
     let mut random = Random(7);
-    for kills in 0.. {
-        let pause = PAUSE_MS.0 + random.below(PAUSE_MS.1 - PAUSE_MS.0);
-        thread::sleep(Duration::from_millis(pause));
+    for times in 0.. {
+        let mut pause = |(least, most): (u64, u64)| {
+            thread::sleep(Duration::from_millis(least + random.below(most - least)));
+        };
+        pause(PAUSE_MS);
         if is_over.load(Ordering::Relaxed) {
-            return kills;
+            return times;
         }
-        hosts[usize::try_from(random.below(hosts.len() as u64)).unwrap()].kill();
+        let host = &hosts[times * 7 % hosts.len()];
+        match times % 5 {
+            0 | 1 => host.kill(),
+            2 => {
+                host.freeze(true);
+                pause(FROZEN_MS);
+                host.freeze(false);
+            }
+            3 => nats.kill(),
+            _ => {
+                nats.freeze(true);
+                pause(FROZEN_MS);
+                nats.freeze(false);
+            }
+        }
     }
     0
 }
@@ -139,17 +172,20 @@ fn kill(hosts: &[Host<'_>], is_over: &AtomicBool) -> usize {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "how long to test")]
 #[expect(clippy::print_stderr, reason = "the result of the campaign")]
-fn killed_hosts_lose_nothing_and_repeat_nothing() {
+fn hosts_that_are_killed_and_frozen_lose_nothing_and_repeat_nothing() {
     let calls = std::env::var("COFFERDAM_FLEET_CALLS").ok();
     let calls: usize = calls.map_or(CALLS, |calls| calls.parse().unwrap());
     let workspaces = (calls / CALLS_PER_WORKSPACE).clamp(1, MAX_WORKSPACES);
     let place = Place::new();
     (0..workspaces).for_each(|number| push(&place, &format!("w{number}")));
-    let hosts: Vec<Host<'_>> = (0..HOSTS).map(|number| Host::start(&place, number, &[])).collect();
+    let nats = Nats::start(&place);
+    let queue = nats.options();
+    let queue = queue.each_ref().map(String::as_str);
+    let hosts: Vec<_> = (0..HOSTS).map(|number| Host::start(&place, number, &queue)).collect();
     let (told, next, is_over) = (Told::default(), AtomicUsize::new(0), AtomicBool::new(false));
     let begun = Instant::now();
-    let kills = thread::scope(|scope| {
-        let killer = scope.spawn(|| kill(&hosts, &is_over));
+    let faults = thread::scope(|scope| {
+        let killer = scope.spawn(|| disturb(&hosts, &nats, &is_over));
         let work = || {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
@@ -162,9 +198,9 @@ fn killed_hosts_lose_nothing_and_repeat_nothing() {
         let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(work)).collect();
         let ended: Vec<_> = clients.into_iter().map(thread::ScopedJoinHandle::join).collect();
         is_over.store(true, Ordering::Relaxed);
-        let kills = killer.join().unwrap();
+        let faults = killer.join().unwrap();
         ended.into_iter().for_each(|ended| ended.unwrap());
-        kills
+        faults
     });
     let took = begun.elapsed();
     let (mut sum, mut answered) = (Counts::default(), 0);
@@ -177,7 +213,7 @@ fn killed_hosts_lose_nothing_and_repeat_nothing() {
         answered += calls.len();
     }
     assert_eq!((answered, sum.succeeded + sum.failed), (calls, calls));
-    eprintln!("{calls} envelopes, {workspaces} workspaces, {kills} kills, {took:?}: {sum:?}");
-    assert!(kills > 0 && sum.succeeded > sum.failed);
+    eprintln!("{calls} envelopes, {workspaces} workspaces, {faults} faults, {took:?}: {sum:?}");
+    assert!(faults > 0 && sum.succeeded > sum.failed);
     hosts.into_iter().for_each(Host::stop);
 }

@@ -100,6 +100,12 @@ impl Server {
         kill_process(Pid::from_child(&self.child), Signal::KILL).unwrap();
     }
 
+    /// Stops the process as a whole, or lets it go on.
+    pub fn freeze(&self, is_frozen: bool) {
+        let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
     /// Sends only the beginning of a request.
     pub fn says_half(&self, half: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();

@@ -33,9 +33,7 @@ pub fn execute(args: &Submit, output: &Output) -> Result<u8, CliError> {
         Some(url) => runtime.block_on(by_http(url, args, (&key, envelope), deadline)),
         None => runtime.block_on(by_queue(args, (&key, envelope), deadline)),
     };
-    let result = result.map_err(|error| {
-        error.with_hint(format!("submit it again under the same key: --key {key}"))
-    })?;
+    let result = result?;
     output.document(&result)?;
     Ok(status(&result))
 }
@@ -80,7 +78,7 @@ async fn by_http(
             Err(error) => CliError::call(error),
         };
         if Instant::now() + PAUSE >= deadline {
-            return Err(failed);
+            return Err(failed.with_hint(again(key)));
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -97,16 +95,23 @@ async fn by_queue(
     let body = Submitted { envelope, role: args.role.clone() };
     let body = serde_json::to_value(body).map_err(CliError::host)?;
     let request = QueueRequest { key: key.to_owned(), workspace: args.name.clone(), body };
-    queue.submit(&request).await.map_err(CliError::call)?;
+    let failed = |error| CliError::call(error).with_hint(again(key));
+    queue.submit(&request).await.map_err(failed)?;
     loop {
         let left = deadline.saturating_duration_since(Instant::now()).min(QUEUE_WAIT);
-        if let Some(result) = queue.result(&args.name, key, left).await.map_err(CliError::call)? {
+        if let Some(result) = queue.result(&args.name, key, left).await.map_err(failed)? {
             return parse(&result);
         }
         if left.is_zero() {
-            return Err(CliError::call(format!("there is no result after {} s", args.wait)));
+            let error = CliError::call(format!("there is no result after {} s", args.wait));
+            return Err(error.with_hint(again(key)));
         }
     }
+}
+
+/// What to do if it is not known how the calls have ended.
+fn again(key: &str) -> String {
+    format!("they are made once only: submit the envelope again with --key {key}")
 }
 
 fn parse(result: &[u8]) -> Result<Value, CliError> {
