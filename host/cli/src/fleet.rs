@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -13,20 +14,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::args::{QueueArgs, Serve};
 use super::setup::{self, Directories};
-use super::{CliError, serve, workspace};
+use super::{CliError, workspace};
 use cofferdam_engine::host::Host;
 use cofferdam_fleet::Address;
-use cofferdam_fleet::queue::{FleetSecret, Queue, QueueCredentials, QueueOptions};
-use cofferdam_mcp::{Fleet, Location, Options, Quota, Tenant, serve_fleet};
+use cofferdam_fleet::queue::{FleetSecret, Queue, QueueCredentials, QueueError, QueueOptions};
+use cofferdam_mcp::{Access, Fleet, Location, Options, Quota, Tenant, serve_fleet};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::bounded_text;
+
+/// The pause before a queue is connected to again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Serves the workspaces of a store.
 pub fn serve(
     (host, options): (Host, Options),
     stopping: CancellationToken,
     runtime: &Handle,
-    (store, args, token): (&str, &Serve, Option<String>),
+    (store, args, mut callers): (&str, &Serve, Access),
 ) -> Result<BoxFuture<'static, Result<(), CliError>>, CliError> {
     let store = workspace::address(store)?;
     let missing = || CliError::usage("there is no home directory: name one with --copies");
@@ -39,7 +43,6 @@ pub fn serve(
         return Err(CliError::usage(why));
     }
     let (access, secret) = (workspace::access()?, setup::secret());
-    let mut callers = serve::access(args, token);
     if let Some(file) = &args.tenants {
         callers.tenants = tenants(file)?;
     }
@@ -47,7 +50,20 @@ pub fn serve(
     let fleet = Arc::new(Fleet::new(host, options, location, stopping)?);
     let address = args.http.ok_or_else(|| CliError::usage("--store needs --http"))?;
     let ready = Box::new(|address| tracing::warn!("serving http://{address}/workspaces/NAME/mcp"));
-    let queue = runtime.block_on(connect(&args.queue))?;
+    let queue = match settings(&args.queue)? {
+        None => None,
+        Some(settings) => Some(match runtime.block_on(connect(settings.clone())) {
+            Ok(queue) => std::future::ready(queue).boxed(),
+            Err(error @ QueueError::Unreachable { .. }) => {
+                tracing::warn!("the queue is not worked off yet: {error}");
+                connect_again(settings).boxed()
+            }
+            Err(error) => return Err(CliError::usage(error)),
+        }),
+    };
+    if queue.is_some() {
+        fleet.expect_queue();
+    }
     let served = serve_fleet(Arc::clone(&fleet), address, callers, ready);
     let served = async move {
         match queue {
@@ -58,8 +74,11 @@ pub fn serve(
     Ok(served.map(|served| served.map_err(|error| CliError::usage(error.to_string()))).boxed())
 }
 
-/// Connects to the queue that the options name, if they name one.
-pub async fn connect(args: &QueueArgs) -> Result<Option<Queue>, CliError> {
+/// The address, secret and options of a queue.
+pub type QueueSettings = (String, FleetSecret, QueueOptions);
+
+/// The queue that the options name, if they name one.
+pub fn settings(args: &QueueArgs) -> Result<Option<QueueSettings>, CliError> {
     let (Some(address), Some(secret)) = (&args.queue, &args.queue_secret) else { return Ok(None) };
     let secret = setup::read_input(secret)?;
     let secret = FleetSecret::new(secret.trim().as_bytes()).map_err(CliError::usage)?;
@@ -68,7 +87,26 @@ pub async fn connect(args: &QueueArgs) -> Result<Option<Queue>, CliError> {
         allow_unencrypted: args.queue_unencrypted,
         ..QueueOptions::default()
     };
-    Queue::connect(address, secret, options).await.map(Some).map_err(CliError::call)
+    Ok(Some((address.clone(), secret, options)))
+}
+
+/// Connects to a queue.
+pub async fn connect((address, secret, options): QueueSettings) -> Result<Queue, QueueError> {
+    Queue::connect(&address, secret, options).await
+}
+
+/// Connects to a queue whose server is not there yet.
+async fn connect_again(settings: QueueSettings) -> Queue {
+    loop {
+        tokio::time::sleep(PAUSE).await;
+        match connect(settings.clone()).await {
+            Ok(queue) => {
+                tracing::warn!("the queue is worked off");
+                return queue;
+            }
+            Err(error) => tracing::debug!("the queue is not worked off yet: {error}"),
+        }
+    }
 }
 
 /// The credentials for the queue, from the environment.

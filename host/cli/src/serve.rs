@@ -49,7 +49,7 @@ pub fn execute(global: &Global, args: &Serve) -> Result<u8, CliError> {
     let telemetry = host.telemetry().cloned();
     let served = match &args.store {
         Some(store) => {
-            let what = (store.as_str(), args, token);
+            let what = (store.as_str(), args, access(args, token));
             fleet::serve((host, options), stopping, runtime.handle(), what)?
         }
         None => {
@@ -112,7 +112,7 @@ async fn serve(server: Server, args: &Serve, token: Option<String>) -> Result<()
 }
 
 /// Who may call, by the options.
-pub(super) fn access(args: &Serve, token: Option<String>) -> Access {
+fn access(args: &Serve, token: Option<String>) -> Access {
     Access {
         token,
         hosts: args.allow_host.clone(),

@@ -91,7 +91,8 @@ async fn by_queue(
     deadline: Instant,
 ) -> Result<Value, CliError> {
     let missing = || CliError::usage("--queue or --url names the fleet");
-    let queue = fleet::connect(&args.queue).await?.ok_or_else(missing)?;
+    let settings = fleet::settings(&args.queue)?.ok_or_else(missing)?;
+    let queue = fleet::connect(settings).await.map_err(CliError::call)?;
     let body = Submitted { envelope, role: args.role.clone() };
     let body = serde_json::to_value(body).map_err(CliError::host)?;
     let request = QueueRequest { key: key.to_owned(), workspace: args.name.clone(), body };

@@ -11,7 +11,7 @@
 //! | [`pull`], [`merge`], [`download`] | taking commits over: what changes, its content, one transaction |
 //! | [`scan`] | the tree on the disk |
 //! | [`local`], [`state`] | the workspace that is synced, and what it was when it was last synced |
-//! | [`replica`], [`live`], [`publish`], [`refresh`], [`keys`] | a copy on a host of a fleet, whose commits are published before they are applied |
+//! | [`replica`], [`copy`], [`live`], [`publish`], [`refresh`], [`keys`] | a copy on a host of a fleet, whose commits are published before they are applied |
 //! | [`chain`] | reading commits and comparing each with the one before |
 //! | [`store`], [`requests`] | the object store, and its HTTP requests |
 //! | [`commit`], [`tree`] | the documents in a store |
@@ -22,6 +22,7 @@
 mod chain;
 mod clone;
 mod commit;
+mod copy;
 mod download;
 mod error;
 mod keys;
@@ -46,10 +47,11 @@ mod tests;
 pub use chain::{ListedCommit, log};
 pub use clone::clone;
 pub use commit::{CommitSource, KeyedCall, SourceCall, StoredCommit};
+pub use copy::{MAX_RESULT_BYTES, Replica};
 pub use error::FleetError;
 pub use pull::{Pulled, pull};
 pub use push::{PushOptions, Pushed, push};
-pub use replica::{Claim, MAX_RESULT_BYTES, OpenCall, Replica};
+pub use replica::{Claim, OpenCall};
 pub use scan::LeftOut;
 pub use store::{Access, Address};
 pub use tree::decode_directory;

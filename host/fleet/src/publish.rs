@@ -10,12 +10,12 @@ use cofferdam_workspace::{Commit, CommitError, KeyedResult, Overlay};
 use rustix::fs::FileType;
 
 use crate::commit::{About, CommitSource, KeyedCall, SourceCall, StoredCommit};
+use crate::copy::{MAX_RESULT_BYTES, Replica};
 use crate::error::FleetError;
 use crate::keys::{self, Ended};
 use crate::live::Live;
 use crate::merge::is_gone;
 use crate::push::{Source, upload};
-use crate::replica::{MAX_RESULT_BYTES, Replica};
 use crate::scan::{Known, read_item};
 use crate::tree::{DirectoryRef, Item, MAX_ENTRIES, PART_BYTES, apply, below, encode};
 

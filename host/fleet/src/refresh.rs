@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 use cofferdam_workspace::{Purpose, Transaction, Workspace};
 
 use crate::chain::{Head, newer};
+use crate::copy::Replica;
 use crate::download::{Fetched, Spool, delta};
 use crate::error::FleetError;
 use crate::keys::Ended;
 use crate::live::Live;
 use crate::merge::{Change, Changes, look};
 use crate::pull::{LOCK_TIMEOUT, check_case, contents, stage};
-use crate::replica::Replica;
 use crate::scan::{Known, scan};
 use crate::tree::Item;
 

@@ -8,14 +8,14 @@
 //! | module | is for |
 //! |---|---|
 //! | [`replica`](self) | opening, and the calls with keys |
+//! | [`copy`](super::copy) | what a copy consists of |
 //! | [`live`](super::live) | the tree of the latest commit, and where the disk differs from it |
 //! | [`publish`](super::publish) | creating a commit before it is applied here |
 //! | [`refresh`](super::refresh) | taking over what other hosts have published |
 //! | [`keys`](super::keys) | calls that are made once |
 
-use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,40 +26,16 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use crate::commit::KeyedCall;
+use crate::copy::{MAX_RESULT_BYTES, Replica};
 use crate::error::FleetError;
 use crate::keys::{self, Active, Ended};
 use crate::live::Live;
-use crate::local::{Kept, Synced};
+use crate::local::Synced;
 use crate::publish::{Ours, not_published};
 use crate::store::{Access, Address, Store};
 
 /// How often to look whether the same call has ended that this host makes already.
 const SAME_KEY_POLL: Duration = Duration::from_millis(10);
-
-/// The largest result of a call with a key, in bytes.
-pub const MAX_RESULT_BYTES: u64 = 4 << 20;
-
-/// A copy of a workspace, with its store.
-pub struct Replica {
-    pub(crate) workspace: Weak<Workspace>,
-    pub(crate) store: Store,
-    /// Locked while commits are created or read; the lock of the workspace is taken before it, never
-    /// after it.
-    pub(crate) live: Mutex<Live>,
-    /// Whether the disk has to be compared with `live`.
-    pub(crate) is_unreliable: AtomicBool,
-    pub(crate) active: Active,
-    /// Runs what waits for the store.
-    runtime: Handle,
-    /// Keeps other processes away from the copy.
-    kept: Mutex<Kept>,
-}
-
-impl fmt::Debug for Replica {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replica").field("store", &self.store.name()).finish_non_exhaustive()
-    }
-}
 
 /// A call with a key.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,6 +52,8 @@ pub struct Fleet {
     options: Options,
     pub(super) stopping: CancellationToken,
     location: Location,
+    /// Whether there is a queue, and the connection to it once it was there.
+    has_queue: AtomicBool,
     queue: OnceLock<Queue>,
     /// When the store was last asked whether it can be read, and what was found.
     reached: tokio::sync::Mutex<Option<(Instant, bool)>>,
@@ -80,6 +83,9 @@ pub enum ServeWorkspaceError {
     /// Too many are open.
     #[error("this host has {MAX_OPEN} workspaces open, and opens no more")]
     Full,
+    /// The server of the queue has not been reached yet.
+    #[error("the server of the queue has not been reached yet")]
+    NoQueue,
     /// The directory of the copy can't be used.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
@@ -107,8 +113,8 @@ impl Fleet {
         stopping: CancellationToken,
     ) -> Result<Self, Refusal> {
         host.role(options.role.as_deref())?;
-        let (queue, reached, open) = <_>::default();
-        Ok(Self { host, options, stopping, location, queue, reached, open })
+        let (has_queue, queue, reached, open) = <_>::default();
+        Ok(Self { host, options, stopping, location, has_queue, queue, reached, open })
     }
 
     /// The largest message, in bytes.
@@ -207,8 +213,17 @@ impl Fleet {
         Ok(self.open(name).await?.replica.find(key).await?)
     }
 
-    /// Works the envelopes of a queue off, until the server is stopped.
-    pub async fn work_off(self: &Arc<Self>, queue: Queue) {
+    /// Says that there is a queue, before requests are served.
+    pub fn expect_queue(&self) {
+        self.has_queue.store(true, Ordering::Relaxed);
+    }
+
+    /// Works the envelopes of a queue off, until the server is stopped. `queue` is waited for.
+    pub async fn work_off(self: &Arc<Self>, queue: impl Future<Output = Queue>) {
+        let queue = tokio::select! {
+            queue = queue => queue,
+            () = self.stopping.cancelled() => return,
+        };
         let (stop, stopped) = watch::channel(false);
         let host = uuid::Uuid::new_v4().to_string();
         let worker = QueueWorker(Arc::clone(self));
@@ -237,7 +252,10 @@ impl Fleet {
         key: &str,
         submitted: &Submitted,
     ) -> Result<bool, ServeWorkspaceError> {
-        let Some(queue) = self.queue.get() else { return Ok(false) };
+        let Some(queue) = self.queue.get() else {
+            let has_queue = self.has_queue.load(Ordering::Relaxed);
+            return if has_queue { Err(ServeWorkspaceError::NoQueue) } else { Ok(false) };
+        };
         check_name(name)?;
         let body = serde_json::to_value(submitted).unwrap_or_default();
         let request = Request { key: key.to_owned(), workspace: name.to_owned(), body };
@@ -247,7 +265,9 @@ impl Fleet {
 
     /// Whether this host can serve: the store can be read, and the server of the queue is there.
     pub(super) async fn is_ready(&self) -> bool {
-        if self.stopping.is_cancelled() || self.queue.get().is_some_and(|it| !it.is_connected()) {
+        let has_queue = self.has_queue.load(Ordering::Relaxed);
+        let is_connected = || self.queue.get().is_some_and(Queue::is_connected);
+        if self.stopping.is_cancelled() || (has_queue && !is_connected()) {
             return false;
         }
         let mut reached = self.reached.lock().await;
@@ -324,7 +344,7 @@ impl ServeWorkspaceError {
             Self::Name(_) | Self::Unknown(_) => false,
             Self::Store(error) => !matches!(error, FleetError::Key | FleetError::LargeResult(..)),
             Self::Refused(refusal) => is_passing(refusal),
-            Self::Full | Self::Workspace(_) | Self::Open(_) => true,
+            Self::Full | Self::NoQueue | Self::Workspace(_) | Self::Open(_) => true,
         }
     }
 }

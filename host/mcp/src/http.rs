@@ -1,7 +1,8 @@
 //! The server over streamable HTTP: `/mcp`, and `/mcp/ROLE` for each role if the user named no role
-//! for the server itself; [`workspaces`] has the addresses of a fleet, and [`tenants`] who may call.
+//! for the server itself; [`workspaces`] has the addresses of a fleet, and [`access`] who may call.
 //!
-//! [`tenants`]: super::tenants
+//! [`access`]: super::access
+//! [`workspaces`]: super::workspaces
 //!
 //! A page in a browser must not reach a server on the user's own machine: requests name one of
 //! the known hosts (DNS rebinding), and a browser's `Origin` must be an allowed one. TLS is a
@@ -9,7 +10,6 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,18 +23,18 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::Server;
+use super::access::{Access, Callers, authorize};
 use super::bodies::{Bodies, Refused, Unread};
 use super::connections::{Connections, answer};
 use super::fleet::Fleet;
 use super::message::Malformed;
-use super::sessions::{MAX_SESSIONS, Places, Sessions};
-use super::tenants::{Callers, Tenant, authorize};
+use super::sessions::{MAX_SESSIONS, Places, Service, service};
 use super::workspaces;
 
 /// How long the body of a request may take.
@@ -53,25 +53,6 @@ const SOCKET_BUFFER_BYTES: u32 = 128 << 10;
 
 /// The number of addresses in the rate limiter from which on idle ones are removed.
 const MAX_RATED_ADDRESSES: usize = 10_000;
-
-/// Who may reach the server.
-#[derive(Debug, Clone, Default)]
-pub struct Access {
-    /// What a request has to bring as `Authorization: Bearer ...`; without one and without tenants,
-    /// everybody who reaches the address may call.
-    pub token: Option<String>,
-    /// Those who may use a part of a fleet, each with a token of their own.
-    pub tenants: Vec<Tenant>,
-    /// Names besides those of the loopback interface under which it is reached, with a port or
-    /// without.
-    pub hosts: Vec<String>,
-    /// Pages besides its own origin on the loopback interface that may use it from a browser, such
-    /// as `https://app.example.com:443`.
-    pub origins: Vec<String>,
-    /// How many requests a second are taken from one address, with as many at once; `None`: any
-    /// number.
-    pub rate: Option<NonZeroU32>,
-}
 
 /// A server that does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -321,17 +302,6 @@ fn authority(text: &str) -> Option<(String, Option<u16>)> {
         _ => return None,
     };
     is_host.then(|| (host.to_ascii_lowercase(), port))
-}
-
-pub(super) type Service = StreamableHttpService<Server, Sessions>;
-
-pub(super) fn service(
-    server: Server,
-    config: &StreamableHttpServerConfig,
-    places: &Places,
-) -> Service {
-    let sessions = Arc::new(Sessions::new(places.clone()));
-    StreamableHttpService::new(move || Ok(server.clone()), sessions, config.clone())
 }
 
 /// The servers of the roles that clients have asked for.

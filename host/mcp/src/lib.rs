@@ -5,6 +5,7 @@
 //!
 //! Source: <https://modelcontextprotocol.io/specification>.
 
+mod access;
 mod app;
 mod approval;
 mod bodies;
@@ -27,7 +28,6 @@ mod sessions;
 mod slot;
 mod stdio;
 mod tasks;
-mod tenants;
 mod text;
 mod work;
 mod workspaces;
@@ -69,9 +69,9 @@ use cofferdam_engine::runtime::blocking;
 use cofferdam_engine::telemetry::Telemetry;
 use cofferdam_workspace::fair_queue::FairSemaphore;
 
+pub use access::{Access, Quota, Tenant};
 pub use fleet::{Fleet, Location, MAX_OPEN, ServeWorkspaceError, Submitted};
-pub use http::{Access, HttpError, serve_fleet, serve_http};
-pub use tenants::{Quota, Tenant};
+pub use http::{HttpError, serve_fleet, serve_http};
 
 /// The maximum number of calls of a client that wait for a worker. Further ones end with `Busy`.
 const MAX_WAITING_CALLS: usize = 64;

@@ -16,7 +16,9 @@ use rmcp::transport::streamable_http_server::session::local::{
 use rmcp::transport::streamable_http_server::session::{
     ServerSseMessage, SessionId, SessionManager,
 };
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
+use super::Server;
 use super::connection::{self, Cancelled, Connection};
 
 /// The maximum number of sessions, under all roles.
@@ -31,6 +33,18 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(20 * 60);
 /// How long a session keeps an answer for a client that has lost its connection: it tries again after
 /// 3 seconds.
 const ANSWER_TTL: Duration = Duration::from_secs(10);
+
+/// The server over streamable HTTP, under one role.
+pub(super) type Service = StreamableHttpService<Server, Sessions>;
+
+pub(super) fn service(
+    server: Server,
+    config: &StreamableHttpServerConfig,
+    places: &Places,
+) -> Service {
+    let sessions = Arc::new(Sessions::new(places.clone()));
+    StreamableHttpService::new(move || Ok(server.clone()), sessions, config.clone())
+}
 
 /// The open sessions. Clones share them.
 #[derive(Clone, Default)]

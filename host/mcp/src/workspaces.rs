@@ -12,10 +12,9 @@ use axum::{Extension, Router};
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 
 use super::Server;
+use super::access::Caller;
 use super::fleet::{Fleet, ServeWorkspaceError, Submitted};
-use super::http::{Service, service};
-use super::sessions::Places;
-use super::tenants::Caller;
+use super::sessions::{Places, Service, service};
 use cofferdam_fleet::FleetError;
 
 /// The servers of the workspaces and roles that clients have asked for.

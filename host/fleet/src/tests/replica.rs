@@ -4,8 +4,9 @@ use cofferdam_workspace::{CommitError, KeyedResult, Opening, Overlay, Purpose, Q
 
 use super::flaky::{Fault, Flaky};
 use super::*;
+use crate::copy::{MAX_RESULT_BYTES, Replica};
 use crate::local::Synced;
-use crate::replica::{Claim, MAX_RESULT_BYTES, OpenCall, Replica};
+use crate::replica::{Claim, OpenCall};
 use crate::store::Store;
 
 /// A host with its copy.

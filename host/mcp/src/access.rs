@@ -15,11 +15,29 @@ use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
 use super::connections::Peer;
-use super::http::Access;
 
 /// The periods of the quotas.
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// Who may reach the server.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// What a request has to bring as `Authorization: Bearer ...`; without one and without tenants,
+    /// everybody who reaches the address may call.
+    pub token: Option<String>,
+    /// Those who may use a part of a fleet, each with a token of their own.
+    pub tenants: Vec<Tenant>,
+    /// Names besides those of the loopback interface under which it is reached, with a port or
+    /// without.
+    pub hosts: Vec<String>,
+    /// Pages besides its own origin on the loopback interface that may use it from a browser, such
+    /// as `https://app.example.com:443`.
+    pub origins: Vec<String>,
+    /// How many requests a second are taken from one address, with as many at once; `None`: any
+    /// number.
+    pub rate: Option<NonZeroU32>,
+}
 
 /// Somebody who may use a part of a fleet.
 #[derive(Debug, Clone)]
