@@ -83,7 +83,7 @@ fn subcommands(place: &Place, command: &[&str]) -> Vec<String> {
 }
 
 /// All commands and subcommands.
-const COMMANDS: [&str; 72] = [
+const COMMANDS: [&str; 73] = [
     "",
     "backend",
     "backend compare",
@@ -148,6 +148,7 @@ const COMMANDS: [&str; 72] = [
     "script",
     "serve",
     "stats",
+    "submit",
     "tools",
     "undo",
     "validate",

@@ -201,10 +201,19 @@ fn envelopes_are_submitted_to_a_host_or_to_the_queue() {
     wait_until(|| one.get("/workspaces/shop/calls/k4").0 == 200);
     assert_eq!(copy(&place, 1, "shop/c.txt").unwrap(), b"c");
     assert_eq!(one.get("/ready"), (200, "ok\n".to_owned()));
-    drop(nats);
+    nats.stop();
     wait_until(|| one.get("/ready").0 == 503);
-    // Without the queue, everything else works.
+    // Without the queue, everything else works, also on a host that has never seen it.
+    let two = Host::start(&place, 2, &queue);
     assert_eq!(one.put("shop", "k5", &write("a.txt", "x")).0, 200);
+    assert_eq!(two.put("shop", "k5", &write("a.txt", "y")).0, 200);
+    let request = Request::put("/workspaces/shop/calls/k6", &write("d.txt", "d").to_string());
+    let request = request.with("Prefer", "respond-async");
+    assert_eq!(ask(&request, two.address()).unwrap().0, 503);
+    nats.restart();
+    wait_until(|| two.get("/ready").0 == 200);
+    assert_eq!(ask(&request, two.address()).unwrap().0, 202);
+    wait_until(|| one.get("/workspaces/shop/calls/k6").0 == 200);
 }
 
 #[test]

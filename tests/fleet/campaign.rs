@@ -158,7 +158,7 @@ fn disturb(hosts: &[Host<'_>], nats: &Nats, is_over: &AtomicBool) -> usize {
                 pause(FROZEN_MS);
                 host.freeze(false);
             }
-            3 => nats.kill(),
+            3 => nats.restart(),
             _ => {
                 nats.freeze(true);
                 pause(FROZEN_MS);

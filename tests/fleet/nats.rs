@@ -34,12 +34,17 @@ impl Nats {
         ["--queue".to_owned(), address, "--queue-secret".to_owned(), secret]
     }
 
-    /// Kills the server, and starts it again.
-    pub fn kill(&self) {
+    /// Kills the server.
+    pub fn stop(&self) {
         let mut child = self.child.lock().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        *child = spawn(self.port, &self.files);
+    }
+
+    /// Kills the server, and starts it again.
+    pub fn restart(&self) {
+        self.stop();
+        *self.child.lock().unwrap() = spawn(self.port, &self.files);
     }
 
     /// Stops the server as a whole, or lets it go on.

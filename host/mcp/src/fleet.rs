@@ -21,7 +21,7 @@ use cofferdam_core::envelope::Mode;
 use cofferdam_core::outcome::RefusalCode;
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::{Host, OpenError, RunOptions};
-use cofferdam_fleet::queue::{Queue, Request, TryLater, Worker};
+use cofferdam_fleet::queue::{MAX_RESULT_BYTES, Queue, Request, TryLater, Worker};
 use cofferdam_fleet::{Access, Address, Claim, FleetError, Replica};
 use cofferdam_workspace::{Secret, Workspace, WorkspaceError};
 
@@ -325,7 +325,12 @@ impl Worker for QueueWorker {
             }
             Ok(Submitted { envelope, role }) => {
                 match fleet.run(&workspace, &key, role.as_deref(), &envelope).await {
-                    Ok(result) => return Ok(result),
+                    Ok(result) if result.len() <= MAX_RESULT_BYTES => return Ok(result),
+                    Ok(result) => Err(format!(
+                        "the calls have ended, but their result has {} bytes, and the queue keeps \
+                         {MAX_RESULT_BYTES}; a host returns it (GET /workspaces/{workspace}/calls/{key})",
+                        result.len()
+                    )),
                     Err(error) if error.is_passing() => return Err(TryLater(error.to_string())),
                     Err(error) => Err(error.to_string()),
                 }

@@ -24,8 +24,14 @@ fn recipe(name: &str) -> PathBuf {
 
 /// A recipe in YAML, read by a library of Python; `None` where it is not installed.
 fn yaml(name: &str) -> Option<Value> {
+    yaml_documents(name).map(|mut documents| documents.swap_remove(0))
+}
+
+/// All documents of a recipe in YAML.
+fn yaml_documents(name: &str) -> Option<Vec<Value>> {
     let mut python = client("packages/bin/python")?;
-    let read = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))";
+    let read =
+        "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
     let text = output(python.args(["-c", read]).arg(recipe(name))).unwrap();
     Some(serde_json::from_str(&text).unwrap())
 }
@@ -72,6 +78,34 @@ fn containers_run_without_rights() {
     assert_eq!(service["read_only"], true);
     assert_eq!(service["user"], "1000:1000");
     assert_eq!(service["ports"], json!(["127.0.0.1:8080:8080"]));
+}
+
+#[test]
+fn hosts_of_a_fleet_run_without_rights() {
+    let Some(compose) = yaml("fleet.compose.yaml") else { return };
+    for host in ["host1", "host2"] {
+        let service = &compose["services"][host];
+        assert_eq!(service["cap_drop"], json!(["ALL"]));
+        assert_eq!(service["security_opt"], json!(["no-new-privileges:true"]));
+        assert_eq!((&service["read_only"], &service["user"]), (&json!(true), &json!("1000:1000")));
+    }
+    // The arguments are those of the command.
+    let options = fs::read_to_string(Project::find().unwrap().root.join("docs/cli.md")).unwrap();
+    let deployment = yaml_documents("fleet.kubernetes.yaml").unwrap().swap_remove(0);
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let of_kubernetes = container["args"].as_array().unwrap().iter();
+    let of_compose = compose["services"]["host1"]["command"].as_array().unwrap().iter();
+    for option in of_kubernetes.chain(of_compose).map(|option| option.as_str().unwrap()) {
+        let name = option.split('=').next().unwrap();
+        assert!(options.contains(name), "{option}");
+    }
+    assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/ready");
+    let rights = &container["securityContext"];
+    assert_eq!(rights["capabilities"]["drop"], json!(["ALL"]));
+    assert_eq!(rights["readOnlyRootFilesystem"], true);
+    assert_eq!(rights["allowPrivilegeEscalation"], false);
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
 }
 
 /// Runs the steps as GitHub's runner does, with an archive whose command is a script.
