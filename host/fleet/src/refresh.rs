@@ -47,12 +47,12 @@ impl Replica {
         Ok(())
     }
 
-    /// Makes the directory what the latest commit is.
+    /// Makes the directory what the latest commit is. Returns whether something had to be changed.
     ///
     /// # Errors
     /// Those of [`Replica::advance`], of reading objects and of changing the directory.
-    pub(crate) async fn bring_up_to_date(&self) -> Result<(), FleetError> {
-        let Some(workspace) = self.workspace.upgrade() else { return Ok(()) };
+    pub(crate) async fn bring_up_to_date(&self) -> Result<bool, FleetError> {
+        let Some(workspace) = self.workspace.upgrade() else { return Ok(false) };
         if self.is_unreliable.load(Ordering::Acquire) {
             self.compare(&workspace).await?;
         }
@@ -61,7 +61,7 @@ impl Replica {
                 let mut live = self.live.lock().await;
                 self.advance(&mut live).await?;
                 if live.pending.is_empty() {
-                    return Ok(());
+                    return Ok(false);
                 }
                 wanted(&live)
             };
@@ -71,7 +71,7 @@ impl Replica {
             let contents = wanted.iter().filter_map(|item| item.content());
             spool.fetch(&self.store, contents, &mut Fetched::default()).await?;
             match self.apply(&workspace, spool).await {
-                Ok(true) => return Ok(()),
+                Ok(true) => return Ok(true),
                 Ok(false) | Err(FleetError::Collides(_)) => {}
                 Err(error) => return Err(error),
             }

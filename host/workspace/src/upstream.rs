@@ -18,8 +18,8 @@ pub struct KeyedResult {
     pub result: Vec<u8>,
 }
 
-/// A refresh that is under way.
-pub type Refresh<'a> = Pin<Box<dyn Future<Output = Result<(), CommitError>> + Send + 'a>>;
+/// A refresh that is under way. It returns whether there was something to take over, as a commit.
+pub type Refresh<'a> = Pin<Box<dyn Future<Output = Result<bool, CommitError>> + Send + 'a>>;
 
 /// The store that a workspace is a copy of.
 pub trait Upstream: Send + Sync {

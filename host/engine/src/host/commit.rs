@@ -45,10 +45,27 @@ impl Host {
     /// Takes over what other hosts have committed, if the workspace is a copy of a store.
     pub(super) async fn refresh(&self) -> Result<(), Refusal> {
         let Some(upstream) = self.services.workspace.upstream() else { return Ok(()) };
-        upstream.refresh().await.map_err(|error| {
+        let has_changed = upstream.refresh().await.map_err(|error| {
             let expected = "a workspace that is up to date";
             Refusal::whole(RefusalCode::WorkspaceError, expected, error.to_string())
-        })
+        })?;
+        if has_changed {
+            self.prune().await;
+        }
+        Ok(())
+    }
+
+    /// Removes old commits from the history, each time that there were some new ones.
+    async fn prune(&self) {
+        if !self.shared.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMITS_PER_PRUNING)
+        {
+            return;
+        }
+        let history = History::new(Arc::clone(&self.services.workspace));
+        let retention = *self.policy.retention();
+        if let Err(error) = blocking(move || history.prune(&retention)).await {
+            tracing::warn!("old commits could not be removed: {error}");
+        }
     }
 
     /// The tree that the calls of a session read: with what is held for it.
@@ -124,13 +141,7 @@ impl Host {
         };
         let commit = committed.map_err(|error| dispatch::not_committed(&error))?;
         let Some(commit) = commit else { return Ok(None) };
-        if self.shared.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMITS_PER_PRUNING) {
-            let history = History::new(Arc::clone(&self.services.workspace));
-            let retention = *self.policy.retention();
-            if let Err(error) = blocking(move || history.prune(&retention)).await {
-                tracing::warn!("old commits could not be removed: {error}");
-            }
-        }
+        self.prune().await;
         Ok(Some(commit.id.to_string()))
     }
 
