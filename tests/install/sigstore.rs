@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// Within the day for which all certificates are valid: 2024-03-01.
 pub const DURING: i64 = 1_709_300_000;
-/// Days later.
+/// A week after that day.
 pub const AFTER: i64 = 1_709_900_000;
 
 pub const IDENTITY: &str =

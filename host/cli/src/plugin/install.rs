@@ -77,10 +77,10 @@ impl Session {
         for why in &plan.unverified {
             tracing::warn!("an attestation of {name} is not verified: {why}");
         }
-        let nobody_required = candidate.identity.is_none();
-        if nobody_required && !candidate.attestations.is_empty() {
+        let is_required = candidate.identity.is_some();
+        if !is_required && !candidate.attestations.is_empty() {
             tracing::warn!(
-                "{name} has attestations, and nobody has said whose they have to be: \
+                "{name} has attestations, and no identity is required of them: \
                  --require-identity and --issuer do"
             );
         }
@@ -88,7 +88,7 @@ impl Session {
             tracing::warn!(
                 "{name} has a signature, and nobody has checked it: --key says whose it has to be"
             );
-        } else if candidate.signer.is_none() && nobody_required {
+        } else if candidate.signer.is_none() && !is_required {
             tracing::warn!(
                 "{name} is not signed: nothing but where it comes from says who made it"
             );

@@ -174,7 +174,7 @@ impl Distribution {
     /// not verified.
     ///
     /// # Errors
-    /// `Credentials` if those for the registry can't be used. What the registry returns is no error.
+    /// `Credentials` if those for the registry can't be used. What can't be read is named in the result.
     pub fn bundles<'a>(
         &'a self,
         source: &'a Source,
