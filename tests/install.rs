@@ -5,8 +5,11 @@ mod catalogue;
 mod files;
 mod grants;
 mod hostile;
+mod names;
+mod provenance;
 mod registry;
 mod signatures;
+mod sigstore;
 pub mod web;
 
 use std::fs;

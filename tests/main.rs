@@ -48,6 +48,7 @@ mod symbols;
 mod tasks;
 mod team;
 mod telemetry;
+mod testsuite;
 mod toolchains;
 mod tools;
 mod transactions;

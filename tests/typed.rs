@@ -360,9 +360,8 @@ fn components_that_cant_be_plugins_are_refused_with_the_reason() {
 }
 
 /// Returns the value of the setting "key" as a failure, or as its answer where there is none.
-fn configured() -> Vec<u8> {
-    wat::parse_str(
-        r#"(component
+fn configured(version: &str, error: &str) -> Vec<u8> {
+    let text = r#"(component
       (import "wasi:config/store@0.2.0-rc.1" (instance $config
         (type $error' (variant (case "upstream" string) (case "io" string)))
         (export "error" (type $error (eq $error')))
@@ -411,14 +410,18 @@ fn configured() -> Vec<u8> {
       (func (export "fail") (result (result (error string)))
         (canon lift (core func $i "fail") (memory (core memory $libc "memory"))))
       (func (export "has") (result u32) (canon lift (core func $i "has")))
-      (func (export "is-error") (result u32) (canon lift (core func $i "is-error"))))"#,
-    )
-    .unwrap()
+      (func (export "is-error") (result u32) (canon lift (core func $i "is-error"))))"#;
+    let text = text.replace("0.2.0-rc.1", version);
+    wat::parse_str(text.replace("(export \"error\"", &format!("(export \"{error}\""))).unwrap()
 }
 
 #[test]
 fn settings_are_read_and_their_secrets_shown_nowhere() {
-    let typed = Typed::new("store.wasm", &configured());
+    // As JavaScript for other hosts imports it.
+    let draft = Typed::new("store.wasm", &configured("0.2.0-draft", "config-error"));
+    draft.settings("[grants.store.config]\nkey = 'celsius'\n");
+    draft.answers("echo", json!({}), json!({"result": "celsius"}));
+    let typed = Typed::new("store.wasm", &configured("0.2.0-rc.1", "error"));
     typed.answers("has", json!({}), json!({"result": 0}));
     typed.settings("[grants.store.config]\nkey = 'celsius'\nother = 'x'\n");
     typed.answers("has", json!({}), json!({"result": 1}));

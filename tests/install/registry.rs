@@ -422,8 +422,11 @@ fn a_token_is_requested_from_the_registrys_realm() {
     let ended = install();
     assert_eq!(ended.status, 0, "{ended:?}");
     // If blobs are stored on another server, that server does not get the token.
-    let [content] = store.asked().try_into().unwrap();
-    assert!(content.starts_with("GET /content ") && !content.contains("uthorization"), "{content}");
+    let asked = store.asked();
+    assert!(!asked.is_empty());
+    for content in asked {
+        assert!(content.starts_with("GET /content ") && !content.contains("uthorization"));
+    }
     let asked = tokens.lines();
     let wanted = "GET /token?scope=repository:lines:pull&service=of%20a%20test HTTP/1.1";
     assert_eq!(asked.last().map(String::as_str), Some(wanted));

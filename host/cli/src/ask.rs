@@ -31,8 +31,11 @@ pub fn grants(
     }
     let list: String =
         asked.each().map(|each| format!("  {each}: {}\n", each.in_words())).collect();
+    let attestations: String =
+        candidate.attestations.iter().map(|each| format!("  attested: {each}\n")).collect();
+    let separator = if attestations.is_empty() { " " } else { "\n" };
     let head = format!(
-        "{} {} from {}, {}, asks for\n{list}",
+        "{} {} from {}, {},{separator}{attestations}asks for\n{list}",
         manifest.name,
         manifest.version,
         candidate.source,

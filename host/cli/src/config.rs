@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use contracts::{contract, contracts};
-pub use grants::{catalogues, registries};
+pub use grants::{catalogues, registries, trust};
 
 use cofferdam_core::policy::{Policy, Settings};
 use cofferdam_plugin::digest::Digest;
@@ -158,11 +158,13 @@ fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
         path: path.to_owned(),
         message: error.to_string(),
     })?;
-    match settings.contracts.iter().find(|directory| !directory.is_absolute()) {
+    let contracts = settings.contracts.iter().map(|directory| ("contracts", directory));
+    let root = settings.sigstore.trusted_root.iter().map(|root| ("sigstore.trusted-root", root));
+    match contracts.chain(root).find(|(_, path)| !path.is_absolute()) {
         None => Ok(settings),
-        Some(directory) => Err(ConfigError::Invalid {
+        Some((key, named)) => Err(ConfigError::Invalid {
             path: path.to_owned(),
-            message: format!("contracts: '{}' is no absolute path", directory.display()),
+            message: format!("{key}: '{}' is no absolute path", named.display()),
         }),
     }
 }

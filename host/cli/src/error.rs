@@ -207,6 +207,7 @@ impl From<InstallError> for CliError {
             | InstallError::OtherName { .. }
             | InstallError::OtherDigest { .. }
             | InstallError::NoSignature { .. }
+            | InstallError::Identity { .. }
             | InstallError::Signature { .. }
             | InstallError::TrustChange { .. }
             | InstallError::Revoked { .. }

@@ -19,6 +19,7 @@ use cofferdam_plugin::distribution::{Distribution, FetchError, Fetched};
 use cofferdam_plugin::lock::{self, Candidate, Lock, LockError, Locked};
 use cofferdam_plugin::manifest::{Manifest, Tool};
 use cofferdam_plugin::pack::{self, PackError};
+use cofferdam_plugin::provenance::{Identity, Provenance, Trust};
 use cofferdam_plugin::revocation::List;
 use cofferdam_plugin::signature::{SignatureError, Signer};
 use cofferdam_plugin::source::{Source, SourceOrigin};
@@ -62,7 +63,10 @@ pub enum InstallError {
     #[error("{file} names no plugin '{0}'", file = lock::FILE)]
     Unknown(String),
     /// The plugin has the name of a built-in plugin.
-    #[error("{from}: it calls itself '{name}', and that is a plugin that came with the host")]
+    #[error(
+        "{from}: it calls itself '{name}', and that is a plugin that came with the host; `--as NAME` \
+         installs it under another name"
+    )]
     BuiltIn {
         name: String,
         /// The plugin's source.
@@ -110,6 +114,20 @@ pub enum InstallError {
         /// Whether the key was pinned by an earlier installation, and not named by the user.
         pinned: bool,
     },
+    /// The identity that is required is in none of the attestations that were verified.
+    #[error(
+        "{from}: no attestation says that {identity} made it{}{}", listed(.found),
+        if *pinned { "; a person who trusts another one names it: --require-identity IDENTITY --issuer URL --accept-signer" } else { "" }
+    )]
+    Identity {
+        /// The plugin's source.
+        from: String,
+        identity: Identity,
+        /// What the attestations say, and why others were not verified.
+        found: Vec<String>,
+        /// Whether the identity was pinned by an earlier installation, and not named by the user.
+        pinned: bool,
+    },
     /// The publisher has revoked the file.
     #[error("{from}: its publisher has revoked this version: {reason}")]
     Revoked {
@@ -144,11 +162,22 @@ fn beside(from: &str) -> String {
     format!("{from}{}", cofferdam_plugin::signature::SUFFIX)
 }
 
+fn listed(found: &[String]) -> String {
+    match found {
+        [] => "; it has none".to_owned(),
+        found => format!("; it has: {}", found.join("; ")),
+    }
+}
+
 /// The user's options about a plugin to be installed.
 #[derive(Debug, Clone, Default)]
 pub struct Wish {
     /// The signer that the plugin must have.
     pub key: Option<Signer>,
+    /// The identity that an attestation must name as its maker.
+    pub identity: Option<Identity>,
+    /// The name under which it is installed; `None` for its own.
+    pub name: Option<String>,
     /// The digest that the file must have.
     pub digest: Option<Digest>,
     /// Whether another signer than before, or none, is accepted.
@@ -173,6 +202,8 @@ pub struct Plan {
     pub keeps_grants: bool,
     /// Whether there is a signature that was not checked, because no signer is pinned or named.
     pub unchecked_signature: bool,
+    /// Why attestations were not verified.
+    pub unverified: Vec<String>,
     /// How it differs from the installed version; `None` if none is installed.
     pub changes: Option<Changes>,
 }
@@ -205,6 +236,8 @@ pub struct Installer<'a> {
     pub distribution: &'a Distribution,
     /// The cache of compiled code.
     pub cache: &'a Path,
+    /// Whose attestations are trusted.
+    pub trust: &'a Trust,
     /// The names of the built-in plugins.
     pub built_in: BTreeSet<String>,
 }
@@ -292,6 +325,30 @@ fn check_digest(
     }
 }
 
+/// Compares the attestations of a candidate with the identity that the user requires, or else the pinned one.
+fn check_identity(
+    candidate: &mut Candidate,
+    provenance: &Provenance,
+    wish: &Wish,
+    pinned: Option<&Identity>,
+) -> Result<(), InstallError> {
+    candidate.attestations.clone_from(&provenance.attestations);
+    let pinned = pinned.filter(|_| !wish.accept_signer);
+    let Some(identity) = wish.identity.as_ref().or(pinned) else { return Ok(()) };
+    if identity.is_in(&candidate.attestations) {
+        candidate.identity = Some(identity.clone());
+        return Ok(());
+    }
+    let verified = provenance.attestations.iter().map(ToString::to_string);
+    let unverified = provenance.unverified.iter().map(|why| format!("one not verified: {why}"));
+    Err(InstallError::Identity {
+        from: candidate.source.to_string(),
+        identity: identity.clone(),
+        found: verified.chain(unverified).collect(),
+        pinned: wish.identity.is_none(),
+    })
+}
+
 /// Differences from the accepted plugin of the same name, all of which the user accepts.
 struct AcceptedChanges {
     /// Whether the signer or the source differs, so that nothing accepted before applies.
@@ -308,7 +365,9 @@ fn accepted_changes(
     let mut changes = AcceptedChanges { is_other_plugin: false, wider: Capabilities::NONE };
     for change in accepted.trust_changes(candidate) {
         let is_accepted = match &change {
-            TrustChange::OtherSigner { .. } | TrustChange::SignatureLost(_) => wish.accept_signer,
+            TrustChange::OtherSigner { .. }
+            | TrustChange::SignatureLost(_)
+            | TrustChange::OtherIdentity { .. } => wish.accept_signer,
             TrustChange::OtherSource { .. } => wish.accept_source,
             TrustChange::Wider(more) => {
                 changes.wider = more.clone();
@@ -336,7 +395,8 @@ impl Installer<'_> {
         wish: &Wish,
     ) -> Result<Plan, InstallError> {
         let fetched = self.distribution.fetch(source, origin, self.workspace.path()).await?;
-        let plan = self.plan(source.clone(), fetched, wish, None)?;
+        let provenance = self.provenance(source, origin, &fetched).await?;
+        let plan = self.plan(source.clone(), (fetched, provenance), wish, None)?;
         self.refuse_revoked(&plan.candidate, origin).await?;
         self.listed(plan).await
     }
@@ -355,7 +415,7 @@ impl Installer<'_> {
     ) -> Result<(), InstallError> {
         let source = source.revocations();
         let fetched = self.distribution.fetch(&source, origin, self.workspace.path()).await;
-        let Fetched { bytes, signature } = match fetched {
+        let Fetched { bytes, signature, .. } = match fetched {
             Ok(fetched) => fetched,
             Err(error) if error.is_missing() => return Ok(()),
             Err(error) => return Err(error.into()),
@@ -429,9 +489,11 @@ impl Installer<'_> {
             let found = Candidate::read(source, workspace, bytes.clone(), beside);
             let says_the_truth = found.is_ok_and(|found| {
                 !found.manifest.is_unlisted()
+                    && found.manifest.name == locked.own_name(name)
                     && locked.mismatch(&found.manifest, &found.wit).is_none()
             });
-            if says_the_truth {
+            let is_required = wish.identity.is_none() || wish.identity == locked.identity;
+            if says_the_truth && is_required {
                 self.check_revoked(&locked.source, &locked.digest, locked.signer.as_ref())?;
                 return Ok(None);
             }
@@ -439,7 +501,9 @@ impl Installer<'_> {
         let origin = accepted.source_origin(name, locked);
         let workspace = self.workspace.path();
         let fetched = self.distribution.fetch(&locked.source, origin, workspace).await?;
-        let plan = self.plan(locked.source.clone(), fetched, wish, Some((name, locked)))?;
+        let provenance = self.provenance(&locked.source, origin, &fetched).await?;
+        let plan =
+            self.plan(locked.source.clone(), (fetched, provenance), wish, Some((name, locked)))?;
         self.refuse_revoked(&plan.candidate, origin).await?;
         self.listed(plan).await.map(Some)
     }
@@ -460,10 +524,22 @@ impl Installer<'_> {
         Ok(plan)
     }
 
+    /// Reads the attestations of a plugin that was fetched, and verifies them.
+    async fn provenance(
+        &self,
+        source: &Source,
+        origin: SourceOrigin,
+        fetched: &Fetched,
+    ) -> Result<Provenance, InstallError> {
+        let Some(manifest) = fetched.manifest else { return Ok(Provenance::default()) };
+        let bundles = self.distribution.bundles(source, origin, fetched).await?;
+        Ok(self.trust.verify(&manifest, bundles))
+    }
+
     fn plan(
         &self,
         source: Source,
-        fetched: Fetched,
+        (fetched, provenance): (Fetched, Provenance),
         wish: &Wish,
         locked: Option<(&str, &Locked)>,
     ) -> Result<Plan, InstallError> {
@@ -476,7 +552,7 @@ impl Installer<'_> {
             )?;
         let range = wish.range.clone().or_else(|| locked?.1.range.clone());
         candidate.range = range.or(candidate.range);
-        self.check_name(&candidate.manifest.name, &from, locked.map(|(name, _)| name))?;
+        self.name(&mut candidate, &from, wish, locked)?;
         let accepted = self.store.acceptances()?;
         let known = accepted.plugins.get(&candidate.manifest.name);
         let pinned = match locked {
@@ -496,12 +572,25 @@ impl Installer<'_> {
             }
             _ => None,
         };
+        let pinned = locked.and_then(|(_, locked)| locked.identity.as_ref());
+        let pinned = pinned.or_else(|| known.and_then(|known| known.identity.as_ref()));
+        check_identity(&mut candidate, &provenance, wish, pinned)?;
         let trust = accepted_changes(&accepted, &candidate, wish)?;
         let is_known = known.is_some() && !trust.is_other_plugin;
         let ask = if is_known { trust.wider } else { candidate.manifest.requests.clone() };
         let unchecked_signature = signer.is_none() && fetched.signature.is_some();
         let keeps_grants = is_known;
-        Ok(Plan { candidate, ask, is_known, keeps_grants, unchecked_signature, changes: None })
+        let unverified = provenance.unverified;
+        let changes = None;
+        Ok(Plan {
+            candidate,
+            ask,
+            is_known,
+            keeps_grants,
+            unchecked_signature,
+            unverified,
+            changes,
+        })
     }
 
     /// What the files beside a component say, or those that were kept with it. A list of tools is always
@@ -515,25 +604,38 @@ impl Installer<'_> {
         Beside { list: None, ..beside }
     }
 
-    /// Refuses the name of a built-in plugin, and any other name than that in the lock file.
-    fn check_name(&self, name: &str, from: &str, wanted: Option<&str>) -> Result<(), InstallError> {
-        let (name, from) = (name.to_owned(), from.to_owned());
+    /// Gives a candidate the name that the user or the lock file has for it. Refuses the name of a built-in plugin,
+    /// and a plugin whose own name is not the one in the lock file.
+    fn name(
+        &self,
+        candidate: &mut Candidate,
+        from: &str,
+        wish: &Wish,
+        locked: Option<(&str, &Locked)>,
+    ) -> Result<(), InstallError> {
+        let from = from.to_owned();
+        if let Some((name, locked)) = locked
+            && locked.own_name(name) != candidate.own_name()
+        {
+            let (found, wanted) =
+                (candidate.own_name().to_owned(), locked.own_name(name).to_owned());
+            return Err(InstallError::OtherName { from, found, wanted });
+        }
+        if let Some(name) = locked.map(|(name, _)| name).or(wish.name.as_deref()) {
+            candidate.rename(name);
+        }
+        let name = candidate.manifest.name.clone();
         if self.built_in.contains(&name) {
             return Err(InstallError::BuiltIn { name, from });
         }
-        match wanted {
-            Some(wanted) if wanted != name => {
-                Err(InstallError::OtherName { from, found: name, wanted: wanted.to_owned() })
-            }
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Compares a candidate with the plugin of the same name in the lock file.
     fn changes(&self, candidate: &Candidate) -> Result<Option<Changes>, InstallError> {
         let lock = lock(self.workspace)?;
         let Some(old) = lock.plugins.get(&candidate.manifest.name) else { return Ok(None) };
-        let called = &candidate.manifest.name;
+        let called = candidate.own_name();
         // With the texts that were beside it: without them, all its tools would differ.
         let path = self.store.path(&old.digest);
         let manifest = self

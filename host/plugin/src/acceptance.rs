@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::digest::Digest;
 use super::lock::{Candidate, Locked};
+use super::provenance::{Attestation, Identity};
 use super::signature::Signer;
 use super::source::{Source, SourceOrigin};
 use cofferdam_core::policy::Capabilities;
@@ -31,6 +32,9 @@ pub struct Acceptance {
     /// The key that signs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Signer>,
+    /// The identity that its attestations have to name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// The most capabilities that it was accepted to request.
     pub requests: Capabilities,
     /// The files that were accepted, the latest last.
@@ -46,6 +50,12 @@ pub struct AcceptedFile {
     /// The key whose signature was checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Signer>,
+    /// The identity that was required, and that an attestation names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// The attestations that were verified.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attestations: Vec<Attestation>,
 }
 
 /// A difference from what was accepted that makes a plugin more than just the next version.
@@ -60,6 +70,13 @@ pub enum TrustChange {
     },
     /// What was accepted is signed, and this is not.
     SignatureLost(Signer),
+    /// Of what was accepted, an identity is required as its maker, and of this another one, or none.
+    OtherIdentity {
+        /// The identity that is required of what was accepted.
+        accepted: Identity,
+        /// The identity that is required of this one.
+        found: Option<Identity>,
+    },
     /// It comes from another source, and what was accepted is not signed: nothing proves that it is
     /// the same plugin.
     OtherSource {
@@ -76,7 +93,9 @@ impl TrustChange {
     /// The command-line option by which a user accepts the change.
     pub fn option(&self) -> &'static str {
         match self {
-            Self::OtherSigner { .. } | Self::SignatureLost(_) => "--accept-signer",
+            Self::OtherSigner { .. } | Self::SignatureLost(_) | Self::OtherIdentity { .. } => {
+                "--accept-signer"
+            }
             Self::OtherSource { .. } => "--accept-source",
             Self::Wider(_) => "--grant CAPABILITY, or --deny",
         }
@@ -91,6 +110,15 @@ impl fmt::Display for TrustChange {
             }
             Self::SignatureLost(accepted) => {
                 write!(f, "it is not signed, and what was accepted is, by {accepted}")
+            }
+            Self::OtherIdentity { accepted, found: Some(found) } => {
+                write!(f, "its maker would be {found}, and that of what was accepted is {accepted}")
+            }
+            Self::OtherIdentity { accepted, found: None } => {
+                write!(
+                    f,
+                    "nothing attests its maker, and what was accepted is attested by {accepted}"
+                )
             }
             Self::OtherSource { accepted, found } => write!(
                 f,
@@ -119,6 +147,18 @@ pub enum NotAccepted {
         /// The signer when it was accepted.
         accepted: Option<Signer>,
     },
+    /// The lock names another identity than was required of the file when it was accepted.
+    #[error("its maker would be {}, and was {} when you installed it", made_by(.said.as_ref()), made_by(.accepted.as_ref()))]
+    Identity {
+        /// The identity that the lock names.
+        said: Option<Identity>,
+        /// The identity when it was accepted.
+        accepted: Option<Identity>,
+    },
+}
+
+fn made_by(identity: Option<&Identity>) -> String {
+    identity.map_or_else(|| "anyone".to_owned(), Identity::to_string)
 }
 
 /// Describes a signer in words.
@@ -138,7 +178,8 @@ impl Acceptances {
             }
             (Some(old), None) => changes.push(TrustChange::SignatureLost(old.clone())),
             (None, _)
-                if !accepted.source.has_version(&candidate.origin)
+                if accepted.identity.is_none()
+                    && !accepted.source.has_version(&candidate.origin)
                     && accepted.files.iter().all(|file| file.digest != candidate.digest) =>
             {
                 changes.push(TrustChange::OtherSource {
@@ -147,6 +188,12 @@ impl Acceptances {
                 });
             }
             _ => {}
+        }
+        if let Some(old) = &accepted.identity
+            && candidate.identity.as_ref() != Some(old)
+        {
+            let found = candidate.identity.clone();
+            changes.push(TrustChange::OtherIdentity { accepted: old.clone(), found });
         }
         let wider = candidate.manifest.requests.beyond(&accepted.requests);
         if wider != Capabilities::NONE {
@@ -160,7 +207,12 @@ impl Acceptances {
     /// replaces it.
     pub fn accept(&mut self, candidate: &Candidate, is_known: bool) {
         let name = candidate.manifest.name.clone();
-        let file = AcceptedFile { digest: candidate.digest, signer: candidate.signer.clone() };
+        let file = AcceptedFile {
+            digest: candidate.digest,
+            signer: candidate.signer.clone(),
+            identity: candidate.identity.clone(),
+            attestations: candidate.attestations.clone(),
+        };
         let old = self.plugins.remove(&name).filter(|_| is_known);
         let mut files = old.map_or_else(Vec::new, |old| old.files);
         files.retain(|other| other.digest != file.digest);
@@ -168,6 +220,7 @@ impl Acceptances {
         let accepted = Acceptance {
             source: candidate.origin.clone(),
             signer: candidate.signer.clone(),
+            identity: candidate.identity.clone(),
             requests: candidate.manifest.requests.clone(),
             files,
         };
@@ -176,8 +229,13 @@ impl Acceptances {
 
     /// The key whose signature a file had when it was accepted.
     pub fn signer(&self, digest: &Digest) -> Option<&Signer> {
+        self.file(digest)?.signer.as_ref()
+    }
+
+    /// What was accepted of the file with a digest, under any name.
+    pub fn file(&self, digest: &Digest) -> Option<&AcceptedFile> {
         let mut files = self.plugins.values().flat_map(|accepted| &accepted.files);
-        files.find(|file| file.digest == *digest)?.signer.as_ref()
+        files.find(|file| file.digest == *digest)
     }
 
     /// Who named the source of a plugin in a lock: the user, if the file that was accepted last
@@ -197,10 +255,15 @@ impl Acceptances {
         let files = self.plugins.get(name).map_or(&[][..], |accepted| &accepted.files);
         let file = files.iter().find(|file| file.digest == locked.digest);
         let file = file.ok_or(NotAccepted::Digest(locked.digest))?;
-        if file.signer == locked.signer {
-            return Ok(());
+        if file.signer != locked.signer {
+            let (said, accepted) = (locked.signer.clone(), file.signer.clone());
+            return Err(NotAccepted::Signer { said, accepted });
         }
-        Err(NotAccepted::Signer { said: locked.signer.clone(), accepted: file.signer.clone() })
+        if file.identity != locked.identity {
+            let (said, accepted) = (locked.identity.clone(), file.identity.clone());
+            return Err(NotAccepted::Identity { said, accepted });
+        }
+        Ok(())
     }
 }
 
@@ -215,6 +278,7 @@ mod tests {
         let accepted = Acceptance {
             source: source("https://10.0.0.1/lines.wasm"),
             signer: None,
+            identity: None,
             requests: Capabilities::NONE,
             files: Vec::new(),
         };
@@ -229,8 +293,10 @@ mod tests {
                 version: "0.1.0".to_owned(),
                 source: source(named),
                 range: None,
+                called: None,
                 digest: Digest::of(b""),
                 signer: None,
+                identity: None,
                 wit: Vec::new(),
                 requests: Capabilities::NONE,
                 granted: Capabilities::NONE,

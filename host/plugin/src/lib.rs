@@ -12,6 +12,7 @@ pub mod http;
 pub mod lock;
 pub mod manifest;
 pub mod pack;
+pub mod provenance;
 pub mod registry;
 pub mod revocation;
 pub mod search;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::digest::Digest;
 use super::manifest::{Manifest, NAME_FORM, is_name};
 use super::pack::{self, PackError};
+use super::provenance::{Attestation, Identity};
 use super::signature::Signer;
 use super::source::Source;
 use super::typed::{Beside, TypedError};
@@ -55,11 +56,17 @@ pub struct Locked {
     /// version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<VersionReq>,
+    /// The plugin's own name, if it was installed under another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called: Option<String>,
     /// The digest of its file.
     pub digest: Digest,
     /// The key that signed it; none if it is not signed, or was not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Signer>,
+    /// The identity that an attestation has to name as its maker; none if none was required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// The WIT packages that it imports, such as `wasi:io@0.2.6`.
     pub wit: Vec<String>,
     /// What its manifest requests.
@@ -126,12 +133,19 @@ impl Locked {
             version: candidate.manifest.version.clone(),
             source: candidate.source.clone(),
             range: candidate.range.clone(),
+            called: candidate.called.clone(),
             digest: candidate.digest,
             signer: candidate.signer.clone(),
+            identity: candidate.identity.clone(),
             wit: candidate.wit.clone(),
             requests: candidate.manifest.requests.clone(),
             granted,
         }
+    }
+
+    /// The plugin's own name, where `name` is the one that the lock has for it.
+    pub fn own_name<'a>(&'a self, name: &'a str) -> &'a str {
+        self.called.as_deref().unwrap_or(name)
     }
 
     /// Compares the entry with the plugin; returns the first difference in words.
@@ -163,7 +177,13 @@ pub struct Candidate {
     pub digest: Digest,
     /// The key whose signature was checked.
     pub signer: Option<Signer>,
-    /// The manifest in the component.
+    /// The identity that was required of its maker, and that an attestation names.
+    pub identity: Option<Identity>,
+    /// The attestations that were verified.
+    pub attestations: Vec<Attestation>,
+    /// The plugin's own name, if it is installed under another one.
+    pub called: Option<String>,
+    /// The manifest in the component, with the name under which the plugin is installed.
     pub manifest: Manifest,
     /// The WIT packages that it imports.
     pub wit: Vec<String>,
@@ -192,7 +212,32 @@ impl Candidate {
         manifest.check_schemas()?;
         let wit = packages(&pack::imports(&bytes)?);
         let range = source.default_range();
-        Ok(Self { source, origin, range, bytes, digest, signer: None, manifest, wit, beside })
+        Ok(Self {
+            source,
+            origin,
+            range,
+            bytes,
+            digest,
+            signer: None,
+            identity: None,
+            attestations: Vec::new(),
+            called: None,
+            manifest,
+            wit,
+            beside,
+        })
+    }
+
+    /// The plugin's own name.
+    pub fn own_name(&self) -> &str {
+        self.called.as_deref().unwrap_or(&self.manifest.name)
+    }
+
+    /// Gives it the name under which it is installed.
+    pub fn rename(&mut self, name: &str) {
+        let own = self.own_name().to_owned();
+        name.clone_into(&mut self.manifest.name);
+        self.called = (own != name).then_some(own);
     }
 
     /// Pins the list of its tools.
@@ -201,7 +246,10 @@ impl Candidate {
     /// Returns an error if the list is not of this component, or if the manifest with it is invalid.
     pub fn pin(&mut self, list: String) -> Result<(), PackError> {
         self.beside.list = Some(list);
-        self.manifest = pack::manifest_beside(&self.bytes, &self.source.called(), &self.beside)?;
+        let manifest = pack::manifest_beside(&self.bytes, &self.source.called(), &self.beside)?;
+        let name = std::mem::replace(&mut self.manifest, manifest).name;
+        self.called = None;
+        self.rename(&name);
         Ok(self.manifest.check_schemas()?)
     }
 }
@@ -233,8 +281,10 @@ mod tests {
             version: "0.1.0".to_owned(),
             source: "oci://ghcr.io/ada/lines:1.0.0".parse().unwrap(),
             range: Some("^1.0.0".parse().unwrap()),
+            called: None,
             digest: Digest::of(b""),
             signer: None,
+            identity: None,
             wit: vec!["wasi:io@0.2.6".to_owned()],
             granted: Capabilities::NONE,
             requests,

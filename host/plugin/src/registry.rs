@@ -212,13 +212,23 @@ impl Registry {
     }
 
     /// Adds an installed plugin if its file is the accepted one and the lock's entry matches it.
-    /// Its code is not compiled here.
+    /// Its code is not compiled here. One with the name of a built-in plugin is left out, with a warning.
     ///
     /// # Errors
     /// Those of [`add_file`](Self::add_file); [`RegistryError::Changed`];
     /// [`RegistryError::LockMismatch`].
     pub fn add_pinned(&mut self, pinned: &Pinned) -> Result<(), RegistryError> {
         let Pinned { name, path, locked } = pinned;
+        if self.plugins.iter().any(|plugin| plugin.built_in && plugin.manifest.name == *name) {
+            // It was installed before there was a built-in plugin of this name.
+            tracing::warn!(
+                "the installed plugin '{name}' is left out, and so is its grant: Cofferdam has a plugin \
+                 of this name by now, to which [grants.{name}] of your settings applies; `cofferdam plugin \
+                 remove {name}` and `{} --as NAME` install it under another name",
+                locked.source.install_command()
+            );
+            return Ok(());
+        }
         let io = |source| RegistryError::Io { path: path.clone(), source };
         let pack = |source| RegistryError::Pack { path: path.clone(), source };
         let mismatch = |mismatch| RegistryError::LockMismatch { name: name.clone(), mismatch };
@@ -232,10 +242,12 @@ impl Registry {
             let (name, path) = (name.clone(), path.clone());
             return Err(RegistryError::Changed { name, path, found, accepted });
         }
-        let manifest = pack::manifest(&bytes, name, Some(path)).map_err(pack)?;
-        if manifest.name != *name {
+        let own = locked.own_name(name);
+        let mut manifest = pack::manifest(&bytes, own, Some(path)).map_err(pack)?;
+        if manifest.name != own {
             return Err(mismatch(format!("its name is '{}'", manifest.name)));
         }
+        name.clone_into(&mut manifest.name);
         let wit = packages(&pack::imports(&bytes).map_err(pack)?);
         if let Some(wrong) = locked.mismatch(&manifest, &wit) {
             return Err(mismatch(wrong));

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::{Granted, Printed};
 use cofferdam_plugin::digest::Digest;
+use cofferdam_plugin::manifest::{NAME_FORM, is_name};
 
 #[derive(Debug, Args)]
 pub struct Plugin {
@@ -186,10 +187,21 @@ pub struct Install {
     /// compatible with the tag, where it is a semantic version]
     #[arg(long, value_name = "VERSIONS", requires = "source", value_parser = versions)]
     pub range: Option<semver::VersionReq>,
+    /// Install it under this name instead of its own, such as one that a plugin of Cofferdam has
+    #[arg(long = "as", value_name = "NAME", requires = "source", value_parser = plugin_name)]
+    pub name: Option<String>,
     #[command(flatten)]
     pub accepted: Accepted,
     #[command(flatten)]
     pub granting: Granting,
+}
+
+/// Parses the name of a plugin.
+fn plugin_name(text: &str) -> Result<String, String> {
+    match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("the name of a plugin is of {NAME_FORM}")),
+    }
 }
 
 /// Parses a range of versions; the error has no trait that clap needs.
@@ -257,6 +269,14 @@ pub struct Accepted {
     /// signer is taken
     #[arg(long, value_name = "KEY|FILE")]
     pub key: Option<String>,
+    /// The identity that an attestation of a plugin in a registry has to name as its maker, such as the
+    /// address of a workflow, with `@*` at its end for all its tags and branches; from then on no other
+    /// maker is taken
+    #[arg(long, value_name = "IDENTITY", requires = "issuer")]
+    pub require_identity: Option<String>,
+    /// Who has to have vouched for the identity, such as https://token.actions.githubusercontent.com
+    #[arg(long, value_name = "URL", requires = "require_identity")]
+    pub issuer: Option<String>,
     /// Take it although another key has signed it than before, or none
     #[arg(long)]
     pub accept_signer: bool,

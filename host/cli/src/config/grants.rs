@@ -14,6 +14,7 @@ use super::ConfigError;
 use cofferdam_core::policy::{
     Capabilities, CatalogueSettings, Files, GrantSettings, Policy, RegistrySettings, Settings,
 };
+use cofferdam_plugin::provenance::Trust;
 use cofferdam_workspace::bounded_text;
 
 const GRANTS: &str = "grants";
@@ -288,6 +289,22 @@ pub fn registries(path: &Path) -> Result<BTreeMap<String, RegistrySettings>, Con
 /// `Io` if the file can't be read; `Malformed` or `Invalid` if its contents are wrong.
 pub fn catalogues(path: &Path) -> Result<BTreeMap<String, CatalogueSettings>, ConfigError> {
     Ok(read(path)?.catalogues)
+}
+
+/// Returns whose attestations of plugins the user's own settings trust.
+///
+/// # Errors
+/// `Io` if a file can't be read; `Malformed` or `Invalid` if its contents are wrong.
+pub fn trust(path: &Path) -> Result<Trust, ConfigError> {
+    let (root, trust) = match read(path)?.sigstore.trusted_root {
+        Some(root) => {
+            let text = bounded_text::read(&root)
+                .map_err(|source| ConfigError::Io { path: root.clone(), source })?;
+            (root, Trust::parse(&text))
+        }
+        None => (path.to_owned(), Trust::embedded()),
+    };
+    trust.map_err(|error| ConfigError::Invalid { path: root, message: error.to_string() })
 }
 
 fn read(path: &Path) -> Result<Settings, ConfigError> {

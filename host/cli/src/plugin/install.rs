@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::args::{Accepted, Global, Granting, Install};
-use crate::config::grants::{self, Owner};
+use crate::config::{
+    self,
+    grants::{self, Owner},
+};
 use crate::install::{self, Changes, Installer, Plan, Wish};
 use crate::output::Output;
 use crate::setup::{self, Directories};
@@ -19,6 +22,7 @@ use cofferdam_engine::journal::{Entry, Event, Journal};
 use cofferdam_plugin::acceptance::by;
 use cofferdam_plugin::distribution::Distribution;
 use cofferdam_plugin::lock::{FILE, Lock, Locked};
+use cofferdam_plugin::provenance::{Identity, Trust};
 use cofferdam_plugin::registry::Registry;
 use cofferdam_plugin::signature::Signer;
 use cofferdam_plugin::source::{Source, SourceOrigin};
@@ -32,6 +36,7 @@ pub struct Session {
     pub directories: Directories,
     pub runtime: Runtime,
     pub distribution: Distribution,
+    trust: Trust,
     built_in: BTreeSet<String>,
 }
 
@@ -41,6 +46,7 @@ impl Session {
         Ok(Self {
             workspace: Arc::new(setup::workspace(global)?),
             store: Store::open(&directories.plugins)?,
+            trust: config::trust(&directories.settings)?,
             directories,
             runtime: setup::current_thread_runtime()?,
             distribution: setup::distribution()?,
@@ -54,6 +60,7 @@ impl Session {
             store: &self.store,
             distribution: &self.distribution,
             cache: &self.directories.cache,
+            trust: &self.trust,
             built_in: self.built_in.clone(),
         }
     }
@@ -67,11 +74,21 @@ impl Session {
     ) -> Result<Value, CliError> {
         let candidate = &plan.candidate;
         let name = &candidate.manifest.name;
+        for why in &plan.unverified {
+            tracing::warn!("an attestation of {name} is not verified: {why}");
+        }
+        let is_required = candidate.identity.is_some();
+        if !is_required && !candidate.attestations.is_empty() {
+            tracing::warn!(
+                "{name} has attestations, and no identity is required of them: \
+                 --require-identity and --issuer do"
+            );
+        }
         if plan.unchecked_signature {
             tracing::warn!(
                 "{name} has a signature, and nobody has checked it: --key says whose it has to be"
             );
-        } else if candidate.signer.is_none() {
+        } else if candidate.signer.is_none() && !is_required {
             tracing::warn!(
                 "{name} is not signed: nothing but where it comes from says who made it"
             );
@@ -112,7 +129,11 @@ impl Session {
             "source": locked.source,
             "range": locked.range,
             "digest": locked.digest,
+            "called": locked.called,
             "signer": locked.signer,
+            "identity": locked.identity,
+            "attestations": plan.candidate.attestations,
+            "unverified": plan.unverified,
             "tools": plan.candidate.manifest.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
             "asks_for": words(&locked.requests),
             "granted": locked.granted,
@@ -143,6 +164,12 @@ pub fn built_in() -> Result<BTreeSet<String>, CliError> {
 pub fn wish(accepted: &Accepted) -> Result<Wish, CliError> {
     Ok(Wish {
         key: accepted.key.as_deref().map(key).transpose()?,
+        identity: accepted
+            .require_identity
+            .clone()
+            .zip(accepted.issuer.clone())
+            .map(|(name, issuer)| Identity { name, issuer }),
+        name: None,
         digest: None,
         accept_signer: accepted.accept_signer,
         accept_source: accepted.accept_source,
@@ -164,19 +191,14 @@ pub fn key(key: &str) -> Result<Signer, CliError> {
 pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, CliError> {
     let session = Session::open(global)?;
     let lock = install::lock(&session.workspace)?;
-    let wish = Wish { digest: args.digest, range: args.range.clone(), ..wish(&args.accepted)? };
+    let (name, range) = (args.name.clone(), args.range.clone());
+    let wish = Wish { digest: args.digest, name, range, ..wish(&args.accepted)? };
     let Some(name) = &args.source else {
         return install_locked(&session, &lock, args, &wish, output);
     };
     let again = format!("cofferdam plugin install {name}");
     let plan = if let Some(locked) = lock.plugins.get(name) {
-        if args.range.is_some() {
-            return Err(CliError::usage(format!(
-                "--range is for a source, and {FILE} has '{name}' already; to change its range, install \
-                 it from its source: `{} --range VERSIONS`",
-                locked.source.install_command()
-            )));
-        }
+        refuse_source_options(args, name, locked)?;
         match session.runtime.block_on(session.installer().restore(name, locked, &wish))? {
             Some(plan) => plan,
             None => {
@@ -205,6 +227,21 @@ pub fn install(global: &Global, args: &Install, output: &Output) -> Result<u8, C
     Ok(exit::OK)
 }
 
+/// Refuses the options for a source if the command names a plugin of the lock file.
+fn refuse_source_options(args: &Install, name: &str, locked: &Locked) -> Result<(), CliError> {
+    let option = match (&args.range, &args.name) {
+        (Some(_), _) => "--range VERSIONS",
+        (None, Some(_)) => "--as NAME",
+        (None, None) => return Ok(()),
+    };
+    let word = option.split(' ').next().unwrap_or(option);
+    Err(CliError::usage(format!(
+        "{word} is for a source, and {FILE} has '{name}' already; to change it, install the plugin from its \
+         source: `{} {option}`",
+        locked.source.install_command()
+    )))
+}
+
 /// Refuses a range that says nothing about the source, or that its own version is not in.
 fn check_range(source: &Source, range: Option<&VersionReq>) -> Result<(), CliError> {
     let Some(range) = range else { return Ok(()) };
@@ -227,11 +264,11 @@ pub fn refuse_single_plugin_options(
     granting: &Granting,
     command: &str,
 ) -> Result<(), CliError> {
-    if accepted.key.is_none() && granting.grant.is_empty() {
+    if accepted.key.is_none() && accepted.require_identity.is_none() && granting.grant.is_empty() {
         return Ok(());
     }
     Err(CliError::usage(format!(
-        "--key and --grant are for one plugin: name it, as in `cofferdam plugin {command} NAME`"
+        "--key, --require-identity and --grant are for one plugin: name it, as in `cofferdam plugin {command} NAME`"
     )))
 }
 

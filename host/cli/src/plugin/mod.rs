@@ -21,11 +21,11 @@ use super::{CliError, exit, setup};
 use cofferdam_core::policy::{Capabilities, Capability, Files};
 use cofferdam_engine::host::Host;
 use cofferdam_engine::runtime::{Runtime, Workers, initialized};
+use cofferdam_plugin::acceptance::AcceptedFile;
 use cofferdam_plugin::digest::Digest;
 use cofferdam_plugin::lock::{Lock, Locked};
 use cofferdam_plugin::pack;
 use cofferdam_plugin::registry::Plugin;
-use cofferdam_plugin::signature::Signer;
 use cofferdam_plugin::store::Store;
 use cofferdam_plugin::typed::{self, Beside, TypedError, wit};
 
@@ -102,15 +102,17 @@ pub(super) fn entry(host: &Host, lock: &Lock, plugin: &Plugin) -> Value {
         "installed": installed(lock, plugin).map(|locked| json!({
             "source": locked.source,
             "digest": locked.digest,
+            "called": locked.called,
             "signer": locked.signer,
+            "identity": locked.identity,
         })),
     })
 }
 
 fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError> {
     let usage = |error: &dyn std::fmt::Display| CliError::usage(format!("{name}: {error}"));
-    let (file, called) = if Path::new(name).is_file() {
-        (PathBuf::from(name), pack::called(Path::new(name)))
+    let (file, called, here) = if Path::new(name).is_file() {
+        (PathBuf::from(name), pack::called(Path::new(name)), None)
     } else {
         let (host, _runtime) = setup::host(global, Some(1))?;
         let plugin = host
@@ -121,7 +123,7 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
             .ok_or_else(|| {
             usage(&"neither a plugin's name (`cofferdam plugin list`) nor a file")
         })?;
-        (plugin.component.clone(), name.to_owned())
+        (plugin.component.clone(), name.to_owned(), Some(name))
     };
     let bytes = fs::read(&file).map_err(|error| usage(&error))?;
     let (manifest, left_out) = match pack::packed_manifest(&bytes).map_err(|error| usage(&error))? {
@@ -136,15 +138,19 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
     let imports = pack::imports(&bytes).map_err(|error| usage(&error))?;
     let exports = pack::exports(&bytes).map_err(|error| usage(&error))?;
     let wit = wit::text(&bytes).map_err(|error| usage(&error))?;
+    let accepted = accepted_file(&Digest::of(&bytes))?;
     output.document(&json!({
-        "name": manifest.name,
+        // The name under which it is installed.
+        "name": here.unwrap_or(&manifest.name),
         "version": manifest.version,
         "description": manifest.description,
         "license": manifest.license,
         "asks_for": in_words(&manifest.requests),
         "limits": manifest.limits,
         "has_manifest": left_out.is_none(),
-        "signer": accepted_signer(&Digest::of(&bytes))?,
+        "signer": accepted.as_ref().and_then(|file| file.signer.as_ref()),
+        "identity": accepted.as_ref().and_then(|file| file.identity.as_ref()),
+        "attestations": accepted.as_ref().map(|file| &file.attestations),
         "lists_tools_when_installed": manifest.is_unlisted(),
         "tools": manifest.tools.iter().map(|tool| json!({
             "name": tool.name,
@@ -164,12 +170,12 @@ fn inspect(global: &Global, name: &str, output: &Output) -> Result<u8, CliError>
     Ok(exit::OK)
 }
 
-/// The signer that was checked when the user installed this file, in this workspace or another.
-fn accepted_signer(digest: &Digest) -> Result<Option<Signer>, CliError> {
+/// What was checked when the user installed this file, in this workspace or another.
+fn accepted_file(digest: &Digest) -> Result<Option<AcceptedFile>, CliError> {
     // A command that only reads does not create the store.
     let store = Directories::find().map(|its| its.plugins).filter(|store| store.is_dir());
     let Some(store) = store else { return Ok(None) };
-    Ok(Store::open(&store)?.acceptances()?.signer(digest).cloned())
+    Ok(Store::open(&store)?.acceptances()?.file(digest).cloned())
 }
 
 /// Lists capabilities as words, for the user to decide about.

@@ -8,7 +8,7 @@ use crate::args::{Global, Update};
 use crate::install::{self, InstallError, Wish, is_older};
 use crate::output::Output;
 use crate::{CliError, exit};
-use cofferdam_plugin::lock::Locked;
+use cofferdam_plugin::lock::{Candidate, Locked};
 use cofferdam_plugin::source::{self, Reference, Source, SourceOrigin, Version};
 
 pub fn execute(global: &Global, args: &Update, output: &Output) -> Result<u8, CliError> {
@@ -63,7 +63,8 @@ fn one(
         installer.check_revoked(&locked.source, &locked.digest, locked.signer.as_ref())?;
         return Ok(unchanged(name, locked));
     }
-    let wish = Wish { range: locked.range.clone(), ..wish.clone() };
+    let name_here = locked.called.as_ref().map(|_| name.to_owned());
+    let wish = Wish { range: locked.range.clone(), name: name_here, ..wish.clone() };
     let mut tags = tags(session, locked, origin)?;
     let (source, beyond_range, plan) = loop {
         let Newest { source, beyond_range } = newest(&tags, locked);
@@ -76,19 +77,10 @@ fn one(
         }
     };
     let candidate = &plan.candidate;
-    if candidate.manifest.name != *name {
-        let (from, found) = (candidate.source.to_string(), candidate.manifest.name.clone());
-        return Err(InstallError::OtherName { from, found, wanted: name.to_owned() }.into());
-    }
-    // A tag is what the registry says, the version in the manifest what the author did.
-    let (old, new) = (&locked.version, &candidate.manifest.version);
-    if source != locked.source && is_older(new, old) {
-        let why =
-            format!("{source}: it is version {new}, and older than {old}, which is installed");
-        let hint = format!("`{}` installs it nevertheless", source.install_command());
-        return Err(CliError::denied(why).with_hint(hint));
-    }
-    let is_same = candidate.digest == locked.digest && candidate.signer == locked.signer;
+    refuse_other(candidate, &source, name, locked)?;
+    let is_same = candidate.digest == locked.digest
+        && candidate.signer == locked.signer
+        && candidate.identity == locked.identity;
     let mut document = if is_same && source == locked.source {
         unchanged(name, locked)
     } else if args.dry_run {
@@ -107,6 +99,29 @@ fn one(
         document.insert("beyond_range".to_owned(), beyond.into());
     }
     Ok(document)
+}
+
+/// Refuses a plugin of another name, and an older version under a higher tag.
+fn refuse_other(
+    candidate: &Candidate,
+    source: &Source,
+    name: &str,
+    locked: &Locked,
+) -> Result<(), CliError> {
+    let wanted = locked.own_name(name);
+    if candidate.own_name() != wanted {
+        let (from, found) = (candidate.source.to_string(), candidate.own_name().to_owned());
+        return Err(InstallError::OtherName { from, found, wanted: wanted.to_owned() }.into());
+    }
+    // A tag is what the registry says, the version in the manifest what the author did.
+    let (old, new) = (&locked.version, &candidate.manifest.version);
+    if *source != locked.source && is_older(new, old) {
+        let why =
+            format!("{source}: it is version {new}, and older than {old}, which is installed");
+        let hint = format!("`{}` installs it nevertheless", source.install_command());
+        return Err(CliError::denied(why).with_hint(hint));
+    }
+    Ok(())
 }
 
 /// Where the newest version of a plugin is.

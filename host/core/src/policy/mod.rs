@@ -61,7 +61,7 @@ pub use scope::{OWN, Scope, ScopeError, folded, folded_place, is_own, protected}
 pub use secret_files::{SecretFiles, SecretSettings};
 pub use settings::{
     AgentSettings, CatalogueSettings, GrantSettings, OneOrMore, ProgramSettings, RegistrySettings,
-    RoleSettings, SandboxTier, Settings,
+    RoleSettings, SandboxTier, Settings, SigstoreSettings,
 };
 
 /// The user's settings, checked.

@@ -64,6 +64,8 @@ pub struct Settings {
     /// Lists of plugins that `cofferdam plugin search` looks in, by a name for them. Only the user's own
     /// settings count.
     pub catalogues: BTreeMap<String, CatalogueSettings>,
+    /// Whose attestations of plugins are trusted. Only the user's own settings count.
+    pub sigstore: SigstoreSettings,
     /// Limits of every call and envelope.
     pub limits: LimitSettings,
     /// How long commits are kept for undo.
@@ -147,6 +149,15 @@ pub struct CatalogueSettings {
     pub source: String,
     /// The minisign key that signs it.
     pub key: String,
+}
+
+/// Whose attestations of plugins are trusted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SigstoreSettings {
+    /// A `trusted_root.json` with the authorities and logs that are trusted, instead of those of the public
+    /// Sigstore at the time of the release. An absolute path.
+    pub trusted_root: Option<PathBuf>,
 }
 
 /// What one plugin is granted. Omitted capabilities are not granted.

@@ -1,8 +1,8 @@
 //! `wasi:config/store`: what the operator's settings have for the plugin under `config` of its grant.
 //! Without settings, there are no values.
 
-use wasmtime::Result;
 use wasmtime::component::{HasSelf, Linker};
+use wasmtime::{Result, StoreContextMut};
 
 use super::context::CallContext;
 use super::state::CallState;
@@ -23,8 +23,18 @@ mod bindings {
     });
 }
 
+/// The draft before it, which published components import: the same functions, with another name for the error.
+const DRAFT: &str = "wasi:config/store@0.2.0-draft";
+
 pub(super) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
-    store::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)
+    store::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    let mut draft = linker.instance(DRAFT)?;
+    draft.func_wrap("get", |mut call: StoreContextMut<'_, CallState>, (key,): (String,)| {
+        Ok((call.data_mut().get(key)?,))
+    })?;
+    draft.func_wrap("get-all", |mut call: StoreContextMut<'_, CallState>, (): ()| {
+        Ok((call.data_mut().get_all()?,))
+    })
 }
 
 impl CallContext {

@@ -9,8 +9,9 @@ use cofferdam_plugin::manifest::Manifest;
 const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("wasi:cli/", Needs::Nothing),
     ("wasi:clocks/", Needs::Nothing),
-    // One interface, in the one version that is linked: another is named with it.
+    // One interface, in the versions that are linked: another is named with them.
     ("wasi:config/store@0.2.0-rc.1", Needs::Nothing),
+    ("wasi:config/store@0.2.0-draft", Needs::Nothing),
     ("wasi:filesystem/", Needs::Nothing),
     ("wasi:http/", Needs::Http),
     ("wasi:io/", Needs::Nothing),
@@ -243,7 +244,7 @@ mod tests {
         let message = error.unwrap_err().to_string();
         assert!(message.contains("it offers cofferdam:host/scan@0.1.0"), "{message}");
         assert!(message.contains("`cofferdam plugin update p`"), "{message}");
-        let config = "wasi:config/store@0.2.0-draft";
+        let config = "wasi:config/store@0.2.0-draft2";
         let error = check_import(&manifest(Capabilities::NONE), config, &Capabilities::NONE);
         let message = error.unwrap_err().to_string();
         assert!(message.contains("it offers wasi:config/store@0.2.0-rc.1"), "{message}");

@@ -23,7 +23,7 @@ pub fn fetch(path: &Path, workspace: &Path) -> Result<Fetched, FetchError> {
         Err(source) if source.kind() == io::ErrorKind::NotFound => None,
         Err(source) => return Err(error(&beside, source)),
     };
-    Ok(Fetched { bytes, signature })
+    Ok(Fetched { bytes, signature, manifest: None })
 }
 
 /// Resolves a path in the workspace; symbolic links may not lead out of it.

@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use self::oci::{Credentials, Login};
 use crate::digest::Digest;
 use crate::http::{Client, ClientError, Proxies};
+use crate::provenance::Bundles;
 use crate::registry::MAX_COMPONENT_BYTES;
 use crate::source::{Reference, Source, SourceOrigin};
 use cofferdam_core::policy::RegistrySettings;
@@ -25,6 +26,8 @@ pub struct Fetched {
     pub bytes: Vec<u8>,
     /// A signature in minisign's format, if there is one.
     pub signature: Option<String>,
+    /// The digest of its manifest, which attestations are about; only plugins of a registry have one.
+    pub manifest: Option<Digest>,
 }
 
 /// A plugin could not be downloaded or published.
@@ -163,6 +166,27 @@ impl Distribution {
                 // Of another origin, a redirect: the user can't allow it by naming the source.
                 error => error,
             })
+        }
+        .boxed()
+    }
+
+    /// The bundles with attestations of a plugin that was fetched; only those of a registry have some. They are
+    /// not verified.
+    ///
+    /// # Errors
+    /// `Credentials` if those for the registry can't be used. What can't be read is named in the result.
+    pub fn bundles<'a>(
+        &'a self,
+        source: &'a Source,
+        origin: SourceOrigin,
+        fetched: &'a Fetched,
+    ) -> BoxFuture<'a, Result<Bundles, FetchError>> {
+        async move {
+            let (Source::Registry(reference), Some(manifest)) = (source, fetched.manifest) else {
+                return Ok(Bundles::default());
+            };
+            let login = self.login(reference).await?;
+            Ok(oci::bundles(&self.client, login, reference, manifest, origin).await)
         }
         .boxed()
     }

@@ -17,7 +17,7 @@ pub async fn fetch(
     let beside = address.beside(signature::SUFFIX);
     let signature = get(client, &beside, origin, signature::MAX_SIGNATURE_BYTES).await?;
     let signature = signature.map(|text| String::from_utf8_lossy(&text).into_owned());
-    Ok(Fetched { bytes, signature })
+    Ok(Fetched { bytes, signature, manifest: None })
 }
 
 /// Downloads the content of an address; returns `None` if it does not exist.

@@ -310,8 +310,16 @@ impl types::HostDescriptor for FilesView<'_> {
         get_flags() -> FsResult<types::DescriptorFlags>;
         get_type() -> FsResult<types::DescriptorType>;
         read(length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)>;
-        stat() -> FsResult<types::DescriptorStat>;
         read_via_stream(offset: u64) -> FsResult<Resource<streams::InputStream>>;
+    }
+
+    /// With the same times as `stat-at`: wasmtime-wasi takes the time of creation for that of the last change.
+    fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<types::DescriptorStat> {
+        let stat = match self.wasi.table.get(&fd)? {
+            Descriptor::File(file) => rustix::fs::fstat(&*file.file),
+            Descriptor::Dir(directory) => rustix::fs::fstat(&*directory.dir),
+        };
+        Ok(describe(&stat.map_err(io::Error::from)?))
     }
 
     /// Does nothing: the commit syncs the files.
@@ -324,6 +332,12 @@ impl types::HostDescriptor for FilesView<'_> {
     }
 
     fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
+        let open = self.state.open.get(&fd.rep()).ok_or(ErrorCode::BadDescriptor)?;
+        let is_for_reading = !open.is_directory && !open.is_writable && open.tree.is_writable();
+        // As `ftruncate` of a file that is open for reading, and with a size that no file can have.
+        if is_for_reading || i64::try_from(size).is_err() {
+            return Err(ErrorCode::Invalid.into());
+        }
         let now = self.file(&fd)?.metadata()?.len();
         self.state.quota.take_bytes(size.saturating_sub(now)).map_err(fs_error)?;
         let set = types::HostDescriptor::set_size(&mut self.wasi, fd, size);
@@ -535,7 +549,11 @@ impl types::HostDescriptor for FilesView<'_> {
     fn remove_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
         match ending(&path) {
             Ending::Dot => return Err(ErrorCode::Invalid.into()),
-            Ending::DotDot => return Err(ErrorCode::NotEmpty.into()),
+            Ending::DotDot => {
+                // What is above the workspace is refused first.
+                self.at(&fd, PathAt::new(&path, false), Access::Look, |_, _| Ok(()))?;
+                return Err(ErrorCode::NotEmpty.into());
+            }
             Ending::Slash | Ending::Name => {}
         }
         self.at(&fd, PathAt::new(&path, false), Access::Change, Overlay::remove_directory)?;

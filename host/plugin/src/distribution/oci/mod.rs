@@ -5,9 +5,11 @@
 //! | module | content |
 //! |---|---|
 //! | [`credentials`] | the credentials of `docker login` |
+//! | [`referrers`] | the attestations of an artefact |
 //! | [`session`] | authenticated requests to one repository |
 
 mod credentials;
+mod referrers;
 mod session;
 
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use credentials::{Credentials, CredentialsError};
+pub use referrers::bundles;
 pub use session::{Login, tokens};
 use session::{MAX_ANSWER_BYTES, Session};
 
@@ -72,6 +75,8 @@ struct Descriptor {
     media_type: String,
     digest: String,
     size: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    artifact_type: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
 }
@@ -82,6 +87,7 @@ impl Descriptor {
             media_type: media_type.to_owned(),
             digest: Digest::of(content).to_string(),
             size: content.len() as u64,
+            artifact_type: None,
             annotations: BTreeMap::new(),
         }
     }
@@ -132,7 +138,7 @@ pub async fn pull(
     })?;
     check(reference, &bytes, digest)?;
     let signature = layer.annotations.get(SIGNATURE).cloned();
-    Ok(Fetched { signature, bytes })
+    Ok(Fetched { signature, bytes, manifest: Some(Digest::of(&answer)) })
 }
 
 /// The most tags that a page of a registry is asked for, and the most pages that are read.
