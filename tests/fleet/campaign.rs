@@ -80,7 +80,7 @@ fn envelope(key: &str, random: &mut Random) -> (Value, Vec<(String, String)>) {
     }
 }
 
-/// Delivers an envelope until it is answered: to a host, or to the queue.
+/// Delivers an envelope to a host or to the queue, until there is a result.
 fn deliver(hosts: &[Host<'_>], path: &str, envelope: &str, random: &mut Random) -> String {
     let deadline = Instant::now() + TIMEOUT;
     let mut is_queued = random.below(2) == 0;

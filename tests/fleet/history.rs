@@ -12,14 +12,14 @@ use serde_json::Value;
 /// The files of a tree with their contents.
 type Files = BTreeMap<String, String>;
 
-/// A call that was answered.
+/// A call that has ended.
 pub struct Answered {
     /// What its envelope writes if it succeeds.
     pub writes: Vec<(String, String)>,
     /// When it was sent for the first time, and when the first answer arrived.
     pub sent: Instant,
     pub answered: Instant,
-    /// All answers that clients got.
+    /// All results that clients got.
     pub answers: Vec<String>,
 }
 

@@ -38,7 +38,7 @@ pub fn execute(args: &Submit, output: &Output) -> Result<u8, CliError> {
     Ok(status(&result))
 }
 
-/// Puts the envelope to a host, again and again until it is answered.
+/// Puts the envelope to a host, again and again until there is a result.
 async fn by_http(
     url: &str,
     args: &Submit,

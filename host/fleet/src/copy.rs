@@ -1,8 +1,8 @@
 //! What a copy of a workspace on a host of a fleet consists of.
 
 use std::fmt;
-use std::sync::Weak;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
 use cofferdam_workspace::Workspace;
 use tokio::runtime::Handle;
@@ -22,7 +22,7 @@ pub struct Replica {
     pub(crate) store: Store,
     /// Locked while commits are created or read; the lock of the workspace is taken before it, never
     /// after it.
-    pub(crate) live: Mutex<Live>,
+    pub(crate) live: Arc<Mutex<Live>>,
     /// Whether the disk has to be compared with `live`.
     pub(crate) is_unreliable: AtomicBool,
     pub(crate) active: Active,

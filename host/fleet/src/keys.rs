@@ -10,7 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use cofferdam_plugin::digest::Digest;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
+use crate::PARALLEL;
 use crate::commit::KeyedCall;
 use crate::error::FleetError;
 use crate::store::Store;
@@ -19,9 +21,9 @@ use crate::store::Store;
 const MAX_KEY_BYTES: usize = 256;
 
 /// How many intents of a key are read: one for each time that a host tried to publish its result.
-const MAX_INTENTS: usize = 1_000;
+const MAX_INTENTS: usize = 10_000;
 
-/// Checks a key.
+/// Checks that a caller may use a text as a key.
 ///
 /// # Errors
 /// [`FleetError::Key`].
@@ -52,9 +54,13 @@ pub(crate) async fn find(
         let why = format!("there are more than {MAX_INTENTS}");
         return Err(FleetError::invalid("the list of attempts to publish this key", why));
     }
-    for number in intents.into_iter().filter(|number| *number <= head) {
+    let reads = intents.into_iter().filter(|number| *number <= head).map(|number| async move {
         let commit = store.commit(number).await?;
-        let call = commit.and_then(|(commit, _)| commit.call).filter(|call| call.key == key);
+        let call = commit.and_then(|(commit, _)| commit.call);
+        Ok::<_, FleetError>(call.filter(|call| call.key == key))
+    });
+    let mut reads = stream::iter(reads).buffer_unordered(PARALLEL);
+    while let Some(call) = reads.try_next().await? {
         if call.is_some() {
             return Ok(call);
         }

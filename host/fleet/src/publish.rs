@@ -35,7 +35,7 @@ pub(crate) fn not_published(error: FleetError) -> CommitError {
 }
 
 impl Replica {
-    /// Publishes a commit of this host. `tree` has its changes.
+    /// Publishes a commit of this host. `tree` has its changes; the workspace is locked.
     ///
     /// # Errors
     /// [`FleetError::Collides`] if another host has changed the same; [`CommitError::Repeated`],
@@ -253,7 +253,8 @@ fn read(
                 Some(read_item(tree, place, &stat, Known { items, stamps })?)
             }
         };
-        if before == after.as_ref() {
+        // What is written as it was is no change, unless another host has changed it meanwhile.
+        if before == after.as_ref() && !live.pending.contains_key(place) {
             continue;
         }
         let parts = after.iter().filter_map(Item::content).flat_map(|content| content.parts());

@@ -82,7 +82,7 @@ impl Replica {
     /// Applies what is pending. Returns false if something is missing in the spool.
     async fn apply(&self, workspace: &Arc<Workspace>, spool: Spool) -> Result<bool, FleetError> {
         let (transaction, _) = Transaction::begin(workspace, LOCK_TIMEOUT).await?;
-        let mut live = self.live.lock().await;
+        let mut live = Arc::clone(&self.live).lock_owned().await;
         let changes = changes(&live, workspace)?;
         if !contents(&changes).all(|content| spool.has(content)) {
             return Ok(false);
@@ -90,11 +90,12 @@ impl Replica {
         let plain = Arc::clone(workspace.plain());
         let commit = move || {
             stage(transaction.overlay(), &plain, &changes, &spool)?;
-            let purpose = Purpose { from_store: true, ..Purpose::default() };
-            Ok::<_, FleetError>(transaction.commit(purpose).map(drop)?)
+            transaction.commit(Purpose { from_store: true, ..Purpose::default() })?;
+            // Also if nobody waits for the refresh any more.
+            live.pending.clear();
+            Ok::<_, FleetError>(())
         };
         tokio::task::spawn_blocking(commit).await.map_err(io::Error::from)??;
-        live.pending.clear();
         Ok(true)
     }
 

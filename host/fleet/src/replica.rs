@@ -102,7 +102,7 @@ impl Replica {
         let replica = Arc::new(Self {
             workspace: Arc::downgrade(workspace),
             store,
-            live: Mutex::new(live),
+            live: Arc::new(Mutex::new(live)),
             is_unreliable: AtomicBool::new(true),
             active: Active::default(),
             runtime: Handle::current(),

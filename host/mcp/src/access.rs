@@ -39,7 +39,7 @@ pub struct Access {
     pub rate: Option<NonZeroU32>,
 }
 
-/// Somebody who may use a part of a fleet.
+/// A caller that may use a part of a fleet.
 #[derive(Debug, Clone)]
 pub struct Tenant {
     /// The name, for messages and the log.
@@ -82,7 +82,7 @@ struct Used {
     bytes: u64,
 }
 
-/// Who may call.
+/// The tokens that are taken.
 pub(super) struct Callers {
     token: Option<[u8; 32]>,
     accounts: Vec<Arc<Account>>,
@@ -146,7 +146,7 @@ impl Account {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call.
+    /// Counts a call, unless the quota is used up.
     ///
     /// # Errors
     /// What is used up, and for how long.

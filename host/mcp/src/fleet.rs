@@ -167,8 +167,8 @@ impl Fleet {
         Ok(Opened { server, host, replica })
     }
 
-    /// Makes the calls of an envelope once, whatever happens: they are one transaction, and what they
-    /// return is kept under `key`. Returns the result document, also if they were made before, by any
+    /// Makes the calls of an envelope once: they are one transaction, and what they return is kept under
+    /// `key`. Returns the result document, also if they were made before, by any
     /// host.
     ///
     /// # Errors

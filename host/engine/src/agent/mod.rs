@@ -138,7 +138,7 @@ impl std::fmt::Display for StderrTail {
 }
 
 impl Agents {
-    /// The same agents on another workspace.
+    /// Returns the agents on another workspace.
     pub fn on(&self, workspace: Arc<Workspace>) -> Self {
         Self::new(workspace, self.environment.clone())
     }

@@ -169,6 +169,8 @@ fn what_another_host_has_changed_is_a_conflict() {
         None,
     );
     assert_eq!(conflict(changed), ["a"]);
+    // Also what the call writes as it was here.
+    assert_eq!(conflict(change(&scene, &two, |tree| put(tree, "a", "a"), None)), ["a"]);
     // What is in a directory that is removed, and a directory that is gone.
     assert_eq!(conflict(change(&scene, &two, |tree| remove(tree, &["d/x"], "d"), None)), ["d"]);
     assert_eq!(conflict(change(&scene, &two, |tree| put(tree, "e/z", ""), None)), ["e/z"]);
@@ -225,6 +227,28 @@ fn a_call_with_a_key_is_made_once() {
     // A call that was begun and not ended was not made.
     drop(one.open_call(&scene, "k4"));
     drop(two.open_call(&scene, "k4"));
+}
+
+#[test]
+fn a_refresh_that_nobody_waits_for_is_made_whole() {
+    let scene = Scene::new();
+    let [one, two] = scene.hosts(&["a"], ["one", "two"]);
+    for turn in 0..20 {
+        let content = format!("{turn}");
+        change(&scene, &one, |tree| put(tree, "a", &content), None).unwrap();
+        let replica = Arc::clone(&two.replica);
+        let refresh = scene.runtime.spawn(async move { replica.bring_up_to_date().await });
+        std::thread::sleep(std::time::Duration::from_micros(200 * turn));
+        refresh.abort();
+        // What the copy is said to have is what it has.
+        let live = scene.runtime.block_on(two.replica.live.lock());
+        let on_disk =
+            cofferdam_plugin::digest::Digest::of(&fs::read(scene.path("two").join("a")).unwrap());
+        let content = live.on_disk("a").and_then(|item| item.content()).unwrap();
+        assert_eq!(content.parts().map(|(_, digest, _)| digest).collect::<Vec<_>>(), [on_disk]);
+    }
+    two.refresh(&scene);
+    assert_eq!(scene.tree("two"), scene.stored());
 }
 
 #[test]
