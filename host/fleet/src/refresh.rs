@@ -91,7 +91,7 @@ impl Replica {
         let commit = move || {
             stage(transaction.overlay(), &plain, &changes, &spool)?;
             transaction.commit(Purpose { from_store: true, ..Purpose::default() })?;
-            // Also if nobody waits for the refresh any more.
+            // Here, so that it is done even if the refresh was cancelled.
             live.pending.clear();
             Ok::<_, FleetError>(())
         };

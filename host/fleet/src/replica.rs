@@ -127,11 +127,6 @@ impl Replica {
         saved
     }
 
-    /// The number of the latest commit that this host knows.
-    pub async fn number(&self) -> u64 {
-        self.live.lock().await.number()
-    }
-
     /// Begins a call with a key. Waits while this host makes the same call.
     ///
     /// # Errors

@@ -176,7 +176,7 @@ impl Store {
         Ok(Self { objects, directory, name })
     }
 
-    /// The same store with other behaviour.
+    /// Replaces what is asked for objects, by one that has faults.
     #[cfg(test)]
     pub(crate) fn with(
         self,

@@ -2,7 +2,6 @@
 //! is first asked for.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -168,8 +167,7 @@ impl Fleet {
     }
 
     /// Makes the calls of an envelope once: they are one transaction, and what they return is kept under
-    /// `key`. Returns the result document, also if they were made before, by any
-    /// host.
+    /// `key`. Returns the result document, also if they were made before, by any host.
     ///
     /// # Errors
     /// See [`ServeWorkspaceError`]. It is not known then how the calls have ended, if they were made: they
@@ -319,26 +317,27 @@ impl Worker for QueueWorker {
     async fn work(&self, request: Request) -> Result<Bytes, TryLater> {
         let Self(fleet) = self;
         let Request { key, workspace, body } = request;
-        let result = match serde_json::from_value::<Submitted>(body) {
+        let message = match serde_json::from_value::<Submitted>(body) {
             Ok(Submitted { role, .. }) if !fleet.serves(role.as_deref()) => {
-                Err(format!("this fleet does not serve the role {role:?}"))
+                format!("this fleet does not serve the role {role:?}")
             }
             Ok(Submitted { envelope, role }) => {
                 match fleet.run(&workspace, &key, role.as_deref(), &envelope).await {
                     Ok(result) if result.len() <= MAX_RESULT_BYTES => return Ok(result),
-                    Ok(result) => Err(format!(
+                    Ok(result) => format!(
                         "the calls have ended, but their result has {} bytes, and the queue keeps \
                          {MAX_RESULT_BYTES}; a host returns it (GET /workspaces/{workspace}/calls/{key})",
                         result.len()
-                    )),
+                    ),
                     Err(error) if error.is_passing() => return Err(TryLater(error.to_string())),
-                    Err(error) => Err(error.to_string()),
+                    Err(error) => error.to_string(),
                 }
             }
-            Err(error) => Err(format!("the request has no envelope: {error}")),
+            Err(error) => format!("the request has no envelope: {error}"),
         };
-        let failed = |message| json!({ "status": "error", "error": { "outcome": "failed", "message": message } });
-        Ok(result.map_or_else(failed, |nothing: Infallible| match nothing {}).to_string().into())
+        let failed =
+            json!({ "status": "error", "error": { "outcome": "failed", "message": message } });
+        Ok(failed.to_string().into())
     }
 }
 

@@ -344,13 +344,7 @@ impl<W: Worker> Host<W> {
         if self.queue.stored_result(&place).await.map_err(later)?.is_none() {
             let work = AssertUnwindSafe(self.worker.work(request)).catch_unwind();
             let result = work.await.unwrap_or_else(|_| Err(TryLater("it panicked".to_owned())))?;
-            match self.store(&place, &result, lease).await {
-                // It would hinder all requests after it.
-                Err(error @ QueueError::TooLarge { .. }) => {
-                    tracing::warn!("a result is not kept in the queue: {error}");
-                }
-                stored => stored.map_err(later)?,
-            }
+            self.store(&place, &result, lease).await.map_err(later)?;
         }
         self.queue.remove_request(message.sequence).await.map_err(later)
     }
