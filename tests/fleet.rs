@@ -3,24 +3,28 @@
 mod campaign;
 mod history;
 mod nats;
+pub mod network;
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use nats::Nats;
+use network::Node;
 
 use crate::mcp::server::{Request, Server};
 use crate::support::{Ended, Place, wait_until};
+use crate::trial::configure;
 
 /// A host of a fleet, which can be killed and started again.
 pub struct Host<'a> {
-    place: &'a Place,
-    number: usize,
-    more: Vec<String>,
+    command: Box<dyn Fn() -> Command + Sync + 'a>,
     server: Mutex<Server>,
 }
 
@@ -28,21 +32,19 @@ impl<'a> Host<'a> {
     /// Starts a host on the place's store.
     fn start(place: &'a Place, number: usize, more: &[&str]) -> Self {
         let more: Vec<String> = more.iter().map(|&option| option.to_owned()).collect();
-        let server = Mutex::new(Self::process(place, number, &more));
-        Self { place, number, more, server }
+        let store = place.home_file("store");
+        Self::of(move || {
+            let mut command = place.command(&["serve", "--http", "127.0.0.1:0", "--role", "main"]);
+            command.arg("--store").arg(&store).args(&more);
+            command.arg("--copies").arg(copies(place, number));
+            command
+        })
     }
 
-    fn process(place: &Place, number: usize, more: &[String]) -> Server {
-        let (store, copies) =
-            (place.home_file("store"), place.home_file(&format!("copies-{number}")));
-        let mut command = place.command(&["serve", "--http", "127.0.0.1:0", "--role", "main"]);
-        command.args([
-            "--store".as_ref(),
-            store.as_os_str(),
-            "--copies".as_ref(),
-            copies.as_os_str(),
-        ]);
-        Server::started(command.args(more))
+    /// Starts a host by a command.
+    fn of(command: impl Fn() -> Command + Sync + 'a) -> Self {
+        let server = Mutex::new(Server::started(&mut command()));
+        Self { command: Box::new(command), server }
     }
 
     fn address(&self) -> SocketAddr {
@@ -53,7 +55,7 @@ impl<'a> Host<'a> {
     fn kill(&self) {
         let mut server = self.server.lock().unwrap();
         server.kill();
-        *server = Self::process(self.place, self.number, &self.more);
+        *server = Server::started(&mut (self.command)());
     }
 
     /// Stops the process as a whole, or lets it go on.
@@ -97,19 +99,41 @@ fn ask(request: &Request, address: SocketAddr) -> Option<(u16, String, String)> 
     }
 }
 
-/// Pushes a directory with one file as a workspace.
-fn push(place: &Place, name: &str) {
+/// Creates a directory with one file.
+fn origin(place: &Place, name: &str) -> PathBuf {
     let directory = place.home_file(&format!("origin-{name}"));
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("a.txt"), "a\n").unwrap();
+    directory
+}
+
+/// Writes a file with the tenant `web`, whose token is `secret`.
+pub fn tenants(place: &Place, quota: &str) -> PathBuf {
+    let file = place.home_file("tenants.toml");
+    let digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    let text = format!(
+        "[tenants.web]\ntoken-sha256 = \"{digest}\"\nworkspaces = [\"web-*\"]\nroles = [\"main\"]\n\
+         {quota}\n"
+    );
+    fs::write(&file, text).unwrap();
+    file
+}
+
+/// Pushes a directory with one file as a workspace.
+pub fn push(place: &Place, name: &str) {
     let store = place.home_file("store").join(name);
     let mut command = place.command(&["workspace", "push", store.to_str().unwrap()]);
-    let ended = Ended::of(command.current_dir(&directory));
+    let ended = Ended::of(command.current_dir(origin(place, name)));
     assert_eq!(ended.status, 0, "{ended:?}");
 }
 
+/// The directory of a host's copies.
+fn copies(place: &Place, host: usize) -> PathBuf {
+    place.home_file(&format!("copies-{host}"))
+}
+
 fn copy(place: &Place, host: usize, file: &str) -> Option<Vec<u8>> {
-    fs::read(place.home_file(&format!("copies-{host}")).join(file)).ok()
+    fs::read(copies(place, host).join(file)).ok()
 }
 
 fn write(path: &str, content: &str) -> Value {
@@ -158,7 +182,7 @@ fn an_envelope_with_a_key_is_run_once_by_any_host() {
 fn envelopes_are_submitted_to_a_host_or_to_the_queue() {
     let place = Place::new();
     push(&place, "shop");
-    let nats = Nats::start(&place);
+    let nats = Nats::start(&place, &Node::local());
     let queue = nats.options();
     let queue = queue.each_ref().map(String::as_str);
     let (one, two) = (Host::start(&place, 1, &queue), Host::start(&place, 2, &queue));
@@ -210,7 +234,7 @@ fn envelopes_are_submitted_to_a_host_or_to_the_queue() {
     let request = Request::put("/workspaces/shop/calls/k6", &write("d.txt", "d").to_string());
     let request = request.with("Prefer", "respond-async");
     assert_eq!(ask(&request, two.address()).unwrap().0, 503);
-    nats.restart();
+    nats.restart(&Node::local());
     wait_until(|| two.get("/ready").0 == 200);
     assert_eq!(ask(&request, two.address()).unwrap().0, 202);
     wait_until(|| one.get("/workspaces/shop/calls/k6").0 == 200);
@@ -245,19 +269,40 @@ fn mcp_clients_work_on_any_workspace_of_the_store() {
 }
 
 #[test]
+fn a_workspace_that_is_idle_is_closed_for_another_one() {
+    let place = Place::new();
+    ["one", "two", "three"].iter().for_each(|name| push(&place, name));
+    let host = Host::start(&place, 1, &["--max-open", "2"]);
+    let read = json!({"tool": "read_file", "path": "a.txt"});
+    let put = |name: &str, key: &str, envelope: &Value| host.put(name, key, envelope).0;
+    assert_eq!(put("one", "k1", &write("a.txt", "1")), 200);
+    assert_eq!(put("two", "k1", &read), 200);
+    // Both were in use a moment ago.
+    let (status, body) = host.put("three", "k1", &read);
+    assert_eq!(status, 503, "{body}");
+    assert!(body.as_str().unwrap().contains("--max-open"), "{body}");
+    // A session keeps a workspace open.
+    let initialize = r#"{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}}"#;
+    let request = Request::post("/workspaces/two/mcp", "initialize", &json!({}));
+    let request = request.without("MCP-Protocol-Version").with_body(initialize);
+    let (status, head, _) = request.ask(host.address());
+    assert!(status == 200 && head.contains("mcp-session-id"), "{head}");
+    wait_until(|| put("three", "k1", &read) == 200);
+    // So the first one was closed; it is opened again, with what it had.
+    wait_until(|| put("one", "k2", &read) == 200);
+    let (_, found) = host.put("one", "k3", &read);
+    assert_eq!(found["result"]["content"], "1", "{found}");
+    host.stop();
+}
+
+#[test]
 fn a_tenant_has_its_workspaces_and_its_quota() {
     let place = Place::new();
     push(&place, "web-shop");
     push(&place, "docs");
     let token = |of: &str| format!("Bearer {of}");
-    // The SHA-256 of "secret".
-    let digest = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
-    let tenants = place.home_file("tenants.toml");
-    let text = format!(
-        "[tenants.web]\ntoken-sha256 = \"{digest}\"\nworkspaces = [\"web-*\"]\nroles = [\"main\"]\n\
-         calls-per-minute = 2\n"
-    );
-    fs::write(&tenants, text).unwrap();
+    let tenants = tenants(&place, "calls-per-minute = 2");
     let host = Host::start(&place, 1, &["--tenants", tenants.to_str().unwrap()]);
     let put = |workspace: &str, key: &str, bearer: Option<String>| {
         let path = format!("/workspaces/{workspace}/calls/{key}");
@@ -275,6 +320,49 @@ fn a_tenant_has_its_workspaces_and_its_quota() {
     assert_eq!(status, 429, "{body}");
     assert!(body.contains("calls in a minute") && head.to_lowercase().contains("retry-after"));
     assert!(copy(&place, 1, "docs/x").is_none());
+}
+
+/// How long it takes until calls that wait for a program have ended: two in each of 16 workspaces, which go
+/// to the hosts in turns.
+fn waiting_calls(place: &Place, hosts: &[Host<'_>], round: &str) -> Duration {
+    let call = json!({"tool": "run_command", "command": "sleep 1"});
+    let put = |workspace: usize, number: usize| {
+        let key = format!("{round}-{number}");
+        let host = &hosts[workspace % hosts.len()];
+        let (status, result) = host.put(&format!("w{workspace}"), &key, &call);
+        assert_eq!((status, &result["status"]), (200, &json!("success")), "{result}");
+    };
+    // Without opening the workspaces.
+    (0..16).for_each(|workspace| {
+        let read = json!({"tool": "read_file", "path": "a.txt"});
+        let host = &hosts[workspace % hosts.len()];
+        assert_eq!(host.put(&format!("w{workspace}"), &format!("{round}-open"), &read).0, 200);
+    });
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for workspace in 0..16 {
+            scope.spawn(move || (0..2).for_each(|number| put(workspace, number)));
+        }
+    });
+    assert!(copies(place, 0).is_dir());
+    begun.elapsed()
+}
+
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::print_stderr, reason = "what was measured")]
+fn four_hosts_end_waiting_calls_at_least_three_times_as_fast_as_one() {
+    let place = Place::new();
+    configure(&place, "[grants.shell]\nfiles = 'write'\nprocess = ['bash']\n");
+    (0..16).for_each(|number| push(&place, &format!("w{number}")));
+    let hosts = [0, 1, 2, 3].map(|number| Host::start(&place, number, &[]));
+    for round in 0..3 {
+        let one = waiting_calls(&place, &hosts[..1], &format!("one-{round}"));
+        let four = waiting_calls(&place, &hosts, &format!("four-{round}"));
+        let ratio = one.as_secs_f64() / four.as_secs_f64();
+        eprintln!("one host: {one:?}, four: {four:?}, ratio {ratio:.2}");
+        assert!(ratio >= 3.0);
+    }
 }
 
 #[test]

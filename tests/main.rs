@@ -6,6 +6,7 @@
 
 mod programs;
 mod projects;
+mod store;
 mod support;
 mod trial;
 

@@ -10,8 +10,9 @@ use std::time::Duration;
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
+use crate::fleet;
 use crate::mcp::http::call;
-use crate::mcp::server::{SERVE, Server};
+use crate::mcp::server::{Request, SERVE, Server};
 use crate::support::{Ended, Place};
 use crate::trial::configure;
 
@@ -226,6 +227,49 @@ fn calls_of_a_script_are_below_its_span() {
             assert_eq!(attribute(span, "mcp.method.name"), "");
         }
     }
+}
+
+/// What the tenants of a fleet use is counted for each of them.
+#[test]
+fn what_a_tenant_uses_is_measured() {
+    let place = Place::new();
+    let tenants = fleet::tenants(&place, "calls-per-minute = 1");
+    fleet::push(&place, "web-shop");
+    let collector = Collector::new();
+    let mut command = place.command(&["serve", "--http", "127.0.0.1:0", "--role", "main"]);
+    command.arg("--store").arg(place.home_file("store"));
+    command.arg("--copies").arg(place.home_file("copies")).arg("--tenants").arg(tenants);
+    let server = Server::started(collector.of(&mut command));
+    for (key, status) in [("k1", 200), ("k2", 429)] {
+        let path = format!("/workspaces/web-shop/calls/{key}");
+        let request = Request::put(&path, r#"{"tool": "read_file", "path": "a.txt"}"#);
+        let (found, _, body) = server.ask(&request.with("Authorization", "Bearer secret"));
+        assert_eq!(found, status, "{body}");
+    }
+    collector.figures(|figures| {
+        let points = |name: &str| {
+            let figure = figures.iter().find(|figure| figure["name"] == name);
+            figure.map_or(&[][..], |figure| figure["sum"]["dataPoints"].as_array().unwrap())
+        };
+        let requests = |is_refused: bool| {
+            let is_it = |point: &&Value| {
+                let attributes = point["attributes"].as_array().unwrap();
+                let of_kind = json!({
+                    "key": "cofferdam.quota.exceeded", "value": {"boolValue": is_refused}
+                });
+                attribute(point, "cofferdam.tenant") == "web" && attributes.contains(&of_kind)
+            };
+            points("cofferdam.tenant.requests").iter().find(is_it).map(|point| &point["asInt"])
+        };
+        let bytes = points("cofferdam.tenant.io").first();
+        let bytes = bytes.and_then(|point| point["asInt"].as_str()?.parse::<u64>().ok());
+        let time = points("cofferdam.tenant.time").first();
+        let time = time.and_then(|point| point["asDouble"].as_f64());
+        let one = json!("1");
+        [false, true].map(requests) == [Some(&one), Some(&one)]
+            && bytes.is_some_and(|bytes| bytes > 100)
+            && time.is_some_and(|time| time > 0.0)
+    });
 }
 
 /// Whether the metrics count all calls of the test, none of which is running or waiting.

@@ -2,8 +2,6 @@
 //! is compared with what clients were told.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::path::Path;
 use std::time::Instant;
 
 use cofferdam_plugin::digest::Digest;
@@ -33,16 +31,19 @@ pub struct Counts {
     pub without: usize,
 }
 
+/// Reads a file of a store; `None` if there is none.
+pub type Read<'a> = dyn Fn(&str) -> Option<Vec<u8>> + 'a;
+
 /// Compares the history of a store with the answers: each call is in one commit, with the result that each
 /// client got; the tree of each commit is the one before with the changes of its call; and a call that was
 /// answered before another one was sent comes before it.
-pub fn check(store: &Path, calls: &HashMap<String, Answered>) -> Counts {
+pub fn check(store: &Read<'_>, calls: &HashMap<String, Answered>) -> Counts {
     let mut objects = Objects { store, read: HashMap::new() };
     let (mut counts, mut files, mut parent) = (Counts::default(), None::<Files>, Value::Null);
     let mut seen = HashMap::new();
     let mut latest_sent = None;
     for number in 1.. {
-        let Ok(bytes) = fs::read(store.join(format!("commits/{number:020}"))) else { break };
+        let Some(bytes) = store(&format!("commits/{number:020}")) else { break };
         let commit: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!((&commit["number"], &commit["parent"]), (&number.into(), &parent));
         parent = digest(&bytes).into();
@@ -89,7 +90,7 @@ fn digest(bytes: &[u8]) -> String {
 
 /// The objects of a store.
 struct Objects<'a> {
-    store: &'a Path,
+    store: &'a Read<'a>,
     read: HashMap<String, String>,
 }
 
@@ -98,9 +99,8 @@ impl Objects<'_> {
     fn text(&mut self, name: &str) -> String {
         let read = || {
             let hex = name.strip_prefix("sha256:").unwrap();
-            let path = self.store.join("objects/sha256").join(&hex[..2]).join(&hex[2..]);
-            let bytes =
-                fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let path = format!("objects/sha256/{}/{}", &hex[..2], &hex[2..]);
+            let bytes = (self.store)(&path).unwrap_or_else(|| panic!("{path} is missing"));
             assert_eq!(digest(&bytes), name);
             String::from_utf8(bytes).unwrap()
         };

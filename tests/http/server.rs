@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
@@ -93,18 +93,32 @@ impl Server {
     }
 }
 
+/// Signs certificates.
+pub struct Authority(Issuer<'static, KeyPair>);
+
+impl Authority {
+    /// Creates an authority, and writes its certificate to a directory, as `authority.pem`.
+    pub fn new(directory: &Path) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut authority = CertificateParams::new(Vec::new()).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Otherwise its certificates have the same name as its own, and OpenSSL takes one for the other.
+        authority.distinguished_name.push(DnType::CommonName, "the authority of the tests");
+        let certificate = authority.self_signed(&key).unwrap();
+        std::fs::write(directory.join("authority.pem"), certificate.pem()).unwrap();
+        Self(Issuer::new(authority, key))
+    }
+
+    pub fn sign(&self, names: CertificateParams, key: &KeyPair) -> Certificate {
+        names.signed_by(key, &self.0).unwrap()
+    }
+}
+
 fn tls(directory: &Path) -> ServerConfig {
+    let authority = Authority::new(directory);
     let key = KeyPair::generate().unwrap();
-    let mut authority = CertificateParams::new(Vec::new()).unwrap();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // Otherwise both certificates have the same name, and OpenSSL takes the other one for this one.
-    authority.distinguished_name.push(DnType::CommonName, "the authority of the tests");
-    let certificate = authority.self_signed(&key).unwrap();
-    std::fs::write(directory.join("authority.pem"), certificate.pem()).unwrap();
-    let issuer = Issuer::new(authority, key);
-    let key = KeyPair::generate().unwrap();
-    let names = NAMES.map(str::to_owned).to_vec();
-    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+    let names = CertificateParams::new(NAMES.map(str::to_owned).to_vec()).unwrap();
+    let certificate = authority.sign(names, &key);
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     ServerConfig::builder_with_provider(provider)

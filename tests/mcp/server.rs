@@ -49,12 +49,16 @@ impl Server {
     /// Waits until the server prints a line with these words to standard error, and returns the
     /// line.
     pub fn says(&self, words: &str) -> String {
+        let mut others = Vec::new();
         loop {
             let line = self.said.lock().unwrap().recv_timeout(TIMEOUT);
-            let line = line.unwrap_or_else(|_| panic!("the server does not say {words:?}"));
+            let line = line.unwrap_or_else(|why| {
+                panic!("the server does not say {words:?} ({why}), but {others:?}")
+            });
             if line.contains(words) {
                 return line;
             }
+            others.push(line);
         }
     }
 

@@ -46,7 +46,7 @@ pub fn serve(
     if let Some(file) = &args.tenants {
         callers.tenants = tenants(file)?;
     }
-    let location = Location { store, access, copies, secret };
+    let location = Location { store, access, copies, secret, max_open: args.max_open };
     let fleet = Arc::new(Fleet::new(host, options, location, stopping)?);
     let address = args.http.ok_or_else(|| CliError::usage("--store needs --http"))?;
     let ready = Box::new(|address| tracing::warn!("serving http://{address}/workspaces/NAME/mcp"));

@@ -10,7 +10,7 @@ use super::args::Submit;
 use super::output::Output;
 use super::{CliError, exit, fleet, setup};
 use cofferdam_core::outcome::Status;
-use cofferdam_fleet::queue::Request as QueueRequest;
+use cofferdam_fleet::queue::{QueueError, Request as QueueRequest};
 use cofferdam_mcp::Submitted;
 use cofferdam_plugin::http::{Client, Request};
 use cofferdam_plugin::source::Address;
@@ -100,8 +100,15 @@ async fn by_queue(
     queue.submit(&request).await.map_err(failed)?;
     loop {
         let left = deadline.saturating_duration_since(Instant::now()).min(QUEUE_WAIT);
-        if let Some(result) = queue.result(&args.name, key, left).await.map_err(failed)? {
-            return parse(&result);
+        match queue.result(&args.name, key, left).await {
+            Ok(Some(result)) => return parse(&result),
+            Ok(None) => {}
+            Err(error @ QueueError::TooLarge { .. }) => {
+                let hint =
+                    format!("a host returns it: submit the envelope with --key {key} --url URL");
+                return Err(CliError::call(error).with_hint(hint));
+            }
+            Err(error) => return Err(failed(error)),
         }
         if left.is_zero() {
             let error = CliError::call(format!("there is no result after {} s", args.wait));

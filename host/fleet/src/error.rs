@@ -6,10 +6,16 @@ use cofferdam_plugin::digest::Digest;
 use cofferdam_text::shorten;
 use cofferdam_workspace::{BeginError, CommitError};
 
-use crate::queue::QueueError;
+/// The longest key, in bytes.
+pub(crate) const MAX_KEY_BYTES: usize = 256;
 
 /// How many paths a message names.
 const MAX_NAMED: usize = 20;
+
+/// A text that is no key of a call.
+#[derive(Debug, thiserror::Error)]
+#[error("a key has 1 to {MAX_KEY_BYTES} visible ASCII characters")]
+pub struct KeyError;
 
 /// Why nothing was pushed, cloned, pulled or listed. The workspace is unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -97,8 +103,8 @@ pub enum FleetError {
     )]
     BrokenChain(u64),
     /// Not the key of a call.
-    #[error("a key has 1 to 256 visible ASCII characters")]
-    Key,
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// The call was made, but what it returned is too large to be kept.
     #[error("a result has {0} bytes, and may have {1}")]
     LargeResult(usize, u64),
@@ -125,9 +131,6 @@ pub enum FleetError {
     /// The changes were not committed.
     #[error(transparent)]
     Commit(#[from] CommitError),
-    /// The queue of a fleet can't be used.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
     /// I/O error in the workspace.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -137,6 +140,12 @@ impl FleetError {
     /// An invalid document.
     pub(crate) fn invalid(what: impl Into<String>, why: impl ToString) -> Self {
         Self::Invalid { what: what.into(), why: shorten(&why.to_string(), 300) }
+    }
+
+    /// Whether the same request would fail again, on any host and at any time.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        matches!(self, Self::Key(_) | Self::LargeResult(..))
     }
 
     /// Something in the workspace that can't be pushed.

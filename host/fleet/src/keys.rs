@@ -14,11 +14,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::PARALLEL;
 use crate::commit::KeyedCall;
-use crate::error::FleetError;
+use crate::error::{FleetError, KeyError, MAX_KEY_BYTES};
 use crate::store::Store;
-
-/// The longest key, in bytes.
-const MAX_KEY_BYTES: usize = 256;
 
 /// How many intents of a key are read: one for each time that a host tried to publish its result.
 const MAX_INTENTS: usize = 10_000;
@@ -26,12 +23,12 @@ const MAX_INTENTS: usize = 10_000;
 /// Checks that a caller may use a text as a key.
 ///
 /// # Errors
-/// [`FleetError::Key`].
-pub(crate) fn check(key: &str) -> Result<(), FleetError> {
+/// [`KeyError`].
+pub(crate) fn check(key: &str) -> Result<(), KeyError> {
     let is_visible = |b: u8| b.is_ascii_graphic();
     match !key.is_empty() && key.len() <= MAX_KEY_BYTES && key.bytes().all(is_visible) {
         true => Ok(()),
-        false => Err(FleetError::Key),
+        false => Err(KeyError),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Stores of workspaces: a workspace is pushed to an object store, cloned from it, and kept up to date
-//! by pulling. No server takes part. Hosts of a fleet can share a queue of requests. The truth is in the store: content by its digest, and numbered
-//! commits that are created and never replaced. Who creates a number first wins.
+//! by pulling. No server takes part. Hosts of a fleet can share a queue of requests. The truth is in the
+//! store: content by its digest, and numbered commits that are created and never replaced. Who creates a
+//! number first wins.
 //!
 //! `docs/workspaces.md` describes the format. Nothing that is read from a store is trusted.
 //!
@@ -48,7 +49,7 @@ pub use chain::{ListedCommit, log};
 pub use clone::clone;
 pub use commit::{CommitSource, KeyedCall, SourceCall, StoredCommit};
 pub use copy::{MAX_RESULT_BYTES, Replica};
-pub use error::FleetError;
+pub use error::{FleetError, KeyError};
 pub use pull::{Pulled, pull};
 pub use push::{PushOptions, Pushed, push};
 pub use replica::{Claim, OpenCall};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cofferdam_workspace::{Purpose, Transaction, Workspace};
 
@@ -47,11 +48,12 @@ impl Replica {
         Ok(())
     }
 
-    /// Makes the directory what the latest commit is. Returns whether something had to be changed.
+    /// Makes the directory what the latest commit is. Returns whether something had to be changed. Waits for
+    /// the lock of the workspace at most as long as `patience`.
     ///
     /// # Errors
-    /// Those of [`Replica::advance`], of reading objects and of changing the directory.
-    pub(crate) async fn bring_up_to_date(&self) -> Result<bool, FleetError> {
+    /// [`BeginError::Busy`](cofferdam_workspace::BeginError::Busy); those of [`Replica::advance`], of reading objects and of changing the directory.
+    pub(crate) async fn bring_up_to_date(&self, patience: Duration) -> Result<bool, FleetError> {
         let Some(workspace) = self.workspace.upgrade() else { return Ok(false) };
         if self.is_unreliable.load(Ordering::Acquire) {
             self.compare(&workspace).await?;
@@ -70,7 +72,7 @@ impl Replica {
             let mut spool = Spool::new(&directory)?;
             let contents = wanted.iter().filter_map(|item| item.content());
             spool.fetch(&self.store, contents, &mut Fetched::default()).await?;
-            match self.apply(&workspace, spool).await {
+            match self.apply(&workspace, spool, patience).await {
                 Ok(true) => return Ok(true),
                 Ok(false) | Err(FleetError::Collides(_)) => {}
                 Err(error) => return Err(error),
@@ -80,8 +82,13 @@ impl Replica {
     }
 
     /// Applies what is pending. Returns false if something is missing in the spool.
-    async fn apply(&self, workspace: &Arc<Workspace>, spool: Spool) -> Result<bool, FleetError> {
-        let (transaction, _) = Transaction::begin(workspace, LOCK_TIMEOUT).await?;
+    async fn apply(
+        &self,
+        workspace: &Arc<Workspace>,
+        spool: Spool,
+        patience: Duration,
+    ) -> Result<bool, FleetError> {
+        let (transaction, _) = Transaction::begin(workspace, patience).await?;
         let mut live = Arc::clone(&self.live).lock_owned().await;
         let changes = changes(&live, workspace)?;
         if !contents(&changes).all(|content| spool.has(content)) {

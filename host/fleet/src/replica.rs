@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cofferdam_workspace::{
-    Commit, CommitError, KeyedResult, Overlay, Refresh, Upstream, Workspace,
+    BeginError, Commit, CommitError, KeyedResult, Overlay, Refresh, Upstream, Workspace,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
@@ -32,10 +32,15 @@ use crate::keys::{self, Active, Ended};
 use crate::live::Live;
 use crate::local::Synced;
 use crate::publish::{Ours, not_published};
+use crate::pull::LOCK_TIMEOUT;
 use crate::store::{Access, Address, Store};
 
 /// How often to look whether the same call has ended that this host makes already.
 const SAME_KEY_POLL: Duration = Duration::from_millis(10);
+
+/// How long calls that only read wait for one that is changing the workspace, if there is something to take
+/// over.
+const READ_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A call with a key.
 #[derive(Debug)]
@@ -108,7 +113,7 @@ impl Replica {
             runtime: Handle::current(),
             kept: Mutex::new(kept),
         });
-        replica.bring_up_to_date().await?;
+        replica.bring_up_to_date(LOCK_TIMEOUT).await?;
         replica.save().await?;
         workspace.set_upstream(Arc::clone(&replica) as Arc<dyn Upstream>);
         Ok(replica)
@@ -199,8 +204,14 @@ impl Drop for OpenCall {
 }
 
 impl Upstream for Replica {
-    fn refresh(&self) -> Refresh<'_> {
-        Box::pin(async { self.bring_up_to_date().await.map_err(not_published) })
+    fn refresh(&self, only_reads: bool) -> Refresh<'_> {
+        let patience = if only_reads { READ_PATIENCE } else { LOCK_TIMEOUT };
+        Box::pin(async move {
+            match self.bring_up_to_date(patience).await {
+                Err(FleetError::Begin(BeginError::Busy(_))) if only_reads => Ok(false),
+                ended => ended.map_err(not_published),
+            }
+        })
     }
 
     fn publish(

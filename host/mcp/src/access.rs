@@ -15,6 +15,7 @@ use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
 use super::connections::Peer;
+use cofferdam_engine::telemetry::Telemetry;
 
 /// The periods of the quotas.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -66,10 +67,10 @@ pub struct Quota {
 }
 
 /// A tenant, and what it has used.
-#[derive(Debug)]
 pub(super) struct Account {
     tenant: Tenant,
     used: Mutex<Used>,
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 /// What a tenant has used in the current periods.
@@ -93,12 +94,13 @@ pub(super) struct Callers {
 pub(super) struct Caller(Option<Arc<Account>>);
 
 impl Callers {
-    pub(super) fn new(access: &Access) -> Self {
+    pub(super) fn new(access: &Access, telemetry: Option<&Arc<Telemetry>>) -> Self {
         let account = |tenant: &Tenant| {
             let now = Instant::now();
             let (calls, time, bytes) = (0, Duration::ZERO, 0);
             let used = Used { minute: now, calls, hour: now, time, bytes };
-            Arc::new(Account { tenant: tenant.clone(), used: Mutex::new(used) })
+            let (tenant, telemetry) = (tenant.clone(), telemetry.cloned());
+            Arc::new(Account { tenant, used: Mutex::new(used), telemetry })
         };
         Self {
             token: access.token.as_deref().map(digest),
@@ -192,9 +194,14 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        let mut used = self.account.used();
-        used.time += self.begun.elapsed();
+        let (time, account) = (self.begun.elapsed(), &self.account);
+        let mut used = account.used();
+        used.time += time;
         used.bytes += self.bytes;
+        drop(used);
+        if let Some(telemetry) = &account.telemetry {
+            telemetry.tenant_used(&account.tenant.name, time, self.bytes);
+        }
     }
 }
 
@@ -216,9 +223,11 @@ pub(super) async fn authorize(
     peer.let_in();
     request.extensions_mut().insert(caller.clone());
     let Some(account) = caller.0 else { return next.run(request).await };
-    if request.method() != Method::GET
-        && let Err((what, rest)) = account.begin()
-    {
+    let begun = if request.method() == Method::GET { Ok(()) } else { account.begin() };
+    if let Some(telemetry) = &account.telemetry {
+        telemetry.tenant_request(&account.tenant.name, begun.is_err());
+    }
+    if let Err((what, rest)) = begun {
         let later = [(header::RETRY_AFTER, (rest.as_secs() + 1).to_string())];
         let text =
             format!("the quota of the tenant '{}' is used up: {what}\n", account.tenant.name);
@@ -257,7 +266,7 @@ mod tests {
 
     fn callers(token: Option<&str>, tenants: Vec<Tenant>) -> Callers {
         let token = token.map(str::to_owned);
-        Callers::new(&Access { token, tenants, ..Access::default() })
+        Callers::new(&Access { token, tenants, ..Access::default() }, None)
     }
 
     #[test]

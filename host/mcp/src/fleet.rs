@@ -2,6 +2,7 @@
 //! is first asked for.
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +16,19 @@ use serde_json::json;
 use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::sessions::Services;
 use super::{Options, Server};
 use cofferdam_core::envelope::Mode;
 use cofferdam_core::outcome::RefusalCode;
 use cofferdam_engine::dispatch::Refusal;
 use cofferdam_engine::host::{Host, OpenError, RunOptions};
-use cofferdam_fleet::queue::{MAX_RESULT_BYTES, Queue, Request, TryLater, Worker};
+use cofferdam_engine::telemetry::Telemetry;
+use cofferdam_fleet::queue::{Queue, QueueError, Request, TryLater, Worker};
 use cofferdam_fleet::{Access, Address, Claim, FleetError, Replica};
 use cofferdam_workspace::{Secret, Workspace, WorkspaceError};
 
-/// How many workspaces a host opens.
-pub const MAX_OPEN: usize = 1024;
+/// How long a workspace has to be idle before it is closed, so that another one can be opened.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// For how long it is known whether the store can be read.
 const READY_TTL: Duration = Duration::from_secs(1);
@@ -43,6 +46,8 @@ pub struct Location {
     pub copies: PathBuf,
     /// Authenticates what the host keeps in the copies.
     pub secret: Secret,
+    /// How many workspaces are open at a time.
+    pub max_open: NonZeroUsize,
 }
 
 /// The workspaces that a host serves.
@@ -56,15 +61,39 @@ pub struct Fleet {
     queue: OnceLock<Queue>,
     /// When the store was last asked whether it can be read, and what was found.
     reached: tokio::sync::Mutex<Option<(Instant, bool)>>,
-    open: Mutex<HashMap<String, Arc<OnceCell<Opened>>>>,
+    open: Mutex<HashMap<String, Open>>,
+}
+
+/// A workspace that is open, or is being opened.
+struct Open {
+    cell: Arc<OnceCell<Opened>>,
+    /// When it was last asked for.
+    used: Instant,
 }
 
 /// A workspace that is open.
 #[derive(Clone)]
 pub(super) struct Opened {
     pub(super) server: Server,
+    /// The servers over HTTP that were made of `server`.
+    pub(super) services: Services,
     host: Host,
     replica: Arc<Replica>,
+}
+
+impl Opened {
+    /// Whether no session and no request uses it.
+    fn is_idle(&self) -> bool {
+        !self.server.is_used(1 + self.services.count())
+    }
+
+    /// Waits until no call is running, and writes down what the copy is.
+    async fn close(self) {
+        self.server.ended().await;
+        if let Err(error) = self.replica.save().await {
+            tracing::warn!("the state of a copy was not written: {error}");
+        }
+    }
 }
 
 /// Why a workspace is not served, or a call has no result.
@@ -80,8 +109,10 @@ pub enum ServeWorkspaceError {
     #[error("there is no workspace '{0}' in the store; `cofferdam workspace push` creates one")]
     Unknown(String),
     /// Too many are open.
-    #[error("this host has {MAX_OPEN} workspaces open, and opens no more")]
-    Full,
+    #[error(
+        "this host has {0} workspaces open, which are all in use, and opens no more (--max-open)"
+    )]
+    Full(usize),
     /// The server of the queue has not been reached yet.
     #[error("the server of the queue has not been reached yet")]
     NoQueue,
@@ -97,6 +128,9 @@ pub enum ServeWorkspaceError {
     /// The store, or the copy.
     #[error(transparent)]
     Store(#[from] FleetError),
+    /// The queue.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
 }
 
 impl Fleet {
@@ -121,6 +155,10 @@ impl Fleet {
         self.host.policy().limits().envelope
     }
 
+    pub(super) fn telemetry(&self) -> Option<Arc<Telemetry>> {
+        self.host.telemetry().cloned()
+    }
+
     /// The role that is served where the address names none.
     pub(super) fn role(&self) -> Option<&str> {
         self.options.role.as_deref()
@@ -139,21 +177,42 @@ impl Fleet {
     /// Returns a workspace, after opening it if it is not open yet.
     pub(super) async fn open(&self, name: &str) -> Result<Opened, ServeWorkspaceError> {
         check_name(name)?;
-        let cell = {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            if open.len() >= MAX_OPEN && !open.contains_key(name) {
-                open.retain(|_, cell| cell.initialized());
-                if open.len() >= MAX_OPEN {
-                    return Err(ServeWorkspaceError::Full);
-                }
-            }
-            Arc::clone(open.entry(name.to_owned()).or_default())
-        };
+        let (cell, closed) = self.cell(name)?;
+        if let Some(closed) = closed {
+            closed.close().await;
+        }
         cell.get_or_try_init(|| self.open_copy(name)).await.cloned()
     }
 
+    /// Returns the cell of a workspace, and the workspace that is to be closed for it.
+    fn cell(
+        &self,
+        name: &str,
+    ) -> Result<(Arc<OnceCell<Opened>>, Option<Opened>), ServeWorkspaceError> {
+        let most = self.location.max_open.get();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closed = None;
+        if open.len() >= most && !open.contains_key(name) {
+            // What could not be opened.
+            open.retain(|_, it| it.cell.initialized() || Arc::strong_count(&it.cell) > 1);
+        }
+        if open.len() >= most && !open.contains_key(name) {
+            let is_idle =
+                |it: &Open| it.used.elapsed() >= IDLE && it.cell.get().is_some_and(Opened::is_idle);
+            let idle = open.iter().filter(|(_, it)| is_idle(it));
+            let oldest = idle.min_by_key(|(_, it)| it.used).map(|(name, _)| name.clone());
+            let oldest = oldest.ok_or(ServeWorkspaceError::Full(most))?;
+            closed = open.remove(&oldest).and_then(|it| it.cell.get().cloned());
+        }
+        let now = Instant::now();
+        let new = || Open { cell: Arc::default(), used: now };
+        let found = open.entry(name.to_owned()).or_insert_with(new);
+        found.used = now;
+        Ok((Arc::clone(&found.cell), closed))
+    }
+
     async fn open_copy(&self, name: &str) -> Result<Opened, ServeWorkspaceError> {
-        let Location { store, access, copies, secret } = &self.location;
+        let Location { store, access, copies, secret, .. } = &self.location;
         let address = store.child(name);
         if !Replica::exists(&address, access).await? {
             return Err(ServeWorkspaceError::Unknown(name.to_owned()));
@@ -163,7 +222,7 @@ impl Fleet {
         let replica = Replica::open(&workspace, address, access).await?;
         let host = self.host.on(workspace)?;
         let server = Server::new(host.clone(), self.options.clone(), self.stopping.clone())?;
-        Ok(Opened { server, host, replica })
+        Ok(Opened { server, services: Services::default(), host, replica })
     }
 
     /// Makes the calls of an envelope once: they are one transaction, and what they return is kept under
@@ -257,7 +316,7 @@ impl Fleet {
         check_name(name)?;
         let body = serde_json::to_value(submitted).unwrap_or_default();
         let request = Request { key: key.to_owned(), workspace: name.to_owned(), body };
-        queue.submit(&request).await.map_err(FleetError::from)?;
+        queue.submit(&request).await?;
         Ok(true)
     }
 
@@ -287,15 +346,9 @@ impl Fleet {
     pub(super) async fn ended(&self) {
         let open: Vec<Opened> = {
             let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.values().filter_map(|cell| cell.get().cloned()).collect()
+            open.values().filter_map(|it| it.cell.get().cloned()).collect()
         };
-        let end = |opened: Opened| async move {
-            opened.server.ended().await;
-            if let Err(error) = opened.replica.save().await {
-                tracing::warn!("the state of a copy was not written: {error}");
-            }
-        };
-        join_all(open.into_iter().map(end)).await;
+        join_all(open.into_iter().map(Opened::close)).await;
     }
 }
 
@@ -323,12 +376,7 @@ impl Worker for QueueWorker {
             }
             Ok(Submitted { envelope, role }) => {
                 match fleet.run(&workspace, &key, role.as_deref(), &envelope).await {
-                    Ok(result) if result.len() <= MAX_RESULT_BYTES => return Ok(result),
-                    Ok(result) => format!(
-                        "the calls have ended, but their result has {} bytes, and the queue keeps \
-                         {MAX_RESULT_BYTES}; a host returns it (GET /workspaces/{workspace}/calls/{key})",
-                        result.len()
-                    ),
+                    Ok(result) => return Ok(result),
                     Err(error) if error.is_passing() => return Err(TryLater(error.to_string())),
                     Err(error) => error.to_string(),
                 }
@@ -346,9 +394,10 @@ impl ServeWorkspaceError {
     pub(super) fn is_passing(&self) -> bool {
         match self {
             Self::Name(_) | Self::Unknown(_) => false,
-            Self::Store(error) => !matches!(error, FleetError::Key | FleetError::LargeResult(..)),
+            Self::Store(error) => !error.is_permanent(),
+            Self::Queue(error) => !error.is_permanent(),
             Self::Refused(refusal) => is_passing(refusal),
-            Self::Full | Self::NoQueue | Self::Workspace(_) | Self::Open(_) => true,
+            Self::Full(_) | Self::NoQueue | Self::Workspace(_) | Self::Open(_) => true,
         }
     }
 }

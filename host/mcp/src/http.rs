@@ -36,6 +36,7 @@ use super::fleet::Fleet;
 use super::message::Malformed;
 use super::sessions::{MAX_SESSIONS, Places, Service, service};
 use super::workspaces;
+use cofferdam_engine::telemetry::Telemetry;
 
 /// How long the body of a request may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -123,6 +124,13 @@ impl Served {
         }
     }
 
+    fn telemetry(&self) -> Option<Arc<Telemetry>> {
+        match self {
+            Self::One(server) => server.telemetry(),
+            Self::Fleet(fleet) => fleet.telemetry(),
+        }
+    }
+
     async fn ended(&self) {
         match self {
             Self::One(server) => server.ended().await,
@@ -203,7 +211,7 @@ fn router(served: &Served, access: &Access, port: u16, closing: &CancellationTok
         Served::Fleet(fleet) => Some(Arc::clone(fleet)),
     };
     let bodies = Bodies::new(served.longest());
-    let callers = Arc::new(Callers::new(access));
+    let callers = Arc::new(Callers::new(access, served.telemetry().as_ref()));
     let rate = access.rate.map(|rate| Arc::new(RateLimiter::keyed(Quota::per_second(rate))));
     // Anyone may ask whether the server runs.
     mcp.layer(middleware::from_fn(answer))

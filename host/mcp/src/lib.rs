@@ -70,7 +70,7 @@ use cofferdam_engine::telemetry::Telemetry;
 use cofferdam_workspace::fair_queue::FairSemaphore;
 
 pub use access::{Access, Quota, Tenant};
-pub use fleet::{Fleet, Location, MAX_OPEN, ServeWorkspaceError, Submitted};
+pub use fleet::{Fleet, Location, ServeWorkspaceError, Submitted};
 pub use http::{HttpError, serve_fleet, serve_http};
 
 /// The maximum number of calls of a client that wait for a worker. Further ones end with `Busy`.
@@ -267,6 +267,11 @@ impl Server {
     /// The maximum size of a message, in bytes.
     fn longest(&self) -> usize {
         self.offer().host.policy().limits().envelope
+    }
+
+    /// Whether there are clones other than `known` ones: each session and each request has one.
+    fn is_used(&self, known: usize) -> bool {
+        Arc::strong_count(&self.shared) > known
     }
 
     /// Waits until no call is running, so that each has committed its changes or none of them, and ends

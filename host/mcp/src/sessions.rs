@@ -46,6 +46,23 @@ pub(super) fn service(
     StreamableHttpService::new(move || Ok(server.clone()), sessions, config.clone())
 }
 
+/// The servers over HTTP of one workspace, by the role that clients have asked for. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Services(Arc<Mutex<HashMap<Option<String>, Service>>>);
+
+impl Services {
+    /// Returns the server of a role, after creating it if it is not there yet.
+    pub(super) fn of(&self, role: Option<String>, new: impl FnOnce() -> Service) -> Service {
+        let mut services = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        services.entry(role).or_insert_with(new).clone()
+    }
+
+    /// How many there are. Each has a clone of the [`Server`].
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
 /// The open sessions. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Places(Arc<Mutex<HashMap<SessionId, Known>>>);

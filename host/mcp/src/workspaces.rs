@@ -1,8 +1,7 @@
 //! The addresses of a fleet's workspaces: `/workspaces/NAME/mcp`, `/workspaces/NAME/mcp/ROLE`, and
 //! `/workspaces/NAME/calls/KEY`, where an envelope is put whose calls are made once.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::http::{Method, StatusCode, header};
@@ -11,18 +10,17 @@ use axum::routing::any;
 use axum::{Extension, Router};
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 
-use super::Server;
 use super::access::Caller;
 use super::fleet::{Fleet, ServeWorkspaceError, Submitted};
 use super::sessions::{Places, Service, service};
 use cofferdam_fleet::FleetError;
+use cofferdam_fleet::queue::QueueError;
 
-/// The servers of the workspaces and roles that clients have asked for.
+/// The workspaces, and what their servers share.
 struct Workspaces {
     fleet: Arc<Fleet>,
     config: StreamableHttpServerConfig,
     places: Places,
-    services: Mutex<HashMap<(String, Option<String>), Service>>,
 }
 
 pub(super) fn router(
@@ -31,7 +29,7 @@ pub(super) fn router(
     places: &Places,
 ) -> Router {
     let (fleet, places) = (Arc::clone(fleet), places.clone());
-    let workspaces = Arc::new(Workspaces { fleet, config, places, services: Mutex::default() });
+    let workspaces = Arc::new(Workspaces { fleet, config, places });
     Router::new()
         .route("/workspaces/{name}/mcp", any(mcp))
         .route("/workspaces/{name}/mcp/{role}", any(mcp_under_role))
@@ -46,14 +44,12 @@ impl Workspaces {
         name: &str,
         role: Option<String>,
     ) -> Result<Service, ServeWorkspaceError> {
-        let server = self.fleet.open(name).await?.server;
-        let server: Server = match &role {
-            Some(role) => server.under(role)?,
-            None => server,
+        let opened = self.fleet.open(name).await?;
+        let server = match &role {
+            Some(role) => opened.server.under(role)?,
+            None => opened.server.clone(),
         };
-        let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = services.entry((name.to_owned(), role));
-        Ok(known.or_insert_with(|| service(server, &self.config, &self.places)).clone())
+        Ok(opened.services.of(role, || service(server, &self.config, &self.places)))
     }
 
     async fn serve(
@@ -165,7 +161,8 @@ fn failed(error: &ServeWorkspaceError) -> Response {
         error if error.is_passing() => StatusCode::SERVICE_UNAVAILABLE,
         // There is no such role.
         ServeWorkspaceError::Unknown(_) | ServeWorkspaceError::Refused(_) => StatusCode::NOT_FOUND,
-        ServeWorkspaceError::Store(FleetError::LargeResult(..)) => StatusCode::PAYLOAD_TOO_LARGE,
+        ServeWorkspaceError::Store(FleetError::LargeResult(..))
+        | ServeWorkspaceError::Queue(QueueError::TooLarge { .. }) => StatusCode::PAYLOAD_TOO_LARGE,
         _ => StatusCode::BAD_REQUEST,
     };
     let text = format!("{error}\n");

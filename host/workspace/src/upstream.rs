@@ -24,8 +24,9 @@ pub type Refresh<'a> = Pin<Box<dyn Future<Output = Result<bool, CommitError>> + 
 /// The store that a workspace is a copy of.
 pub trait Upstream: Send + Sync {
     /// Takes over what other hosts have committed. It is called before calls are made, without the lock
-    /// of the workspace.
-    fn refresh(&self) -> Refresh<'_>;
+    /// of the workspace. If the calls only read, it does not wait for a long one that is changing the
+    /// workspace: they read the workspace as it is.
+    fn refresh(&self, only_reads: bool) -> Refresh<'_>;
 
     /// Publishes a commit, and returns when it is permanent. `tree` is the workspace with its changes,
     /// which are not applied yet. It is called with the lock of the workspace, on a thread that may wait.

@@ -34,6 +34,14 @@ const PROGRAMS: &[(&str, Source)] = &[
         "docker-registry",
         Source::Unpacked { package: "docker-registry", file: "usr/bin/docker-registry" },
     ),
+    // Makes a program see another time.
+    (
+        "libfaketimeMT.so.1",
+        Source::Unpacked {
+            package: "libfaketime",
+            file: "usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+        },
+    ),
     ("make", Source::Package("make")),
     ("minisign", Source::Package("minisign")),
     ("node", Source::Package("nodejs")),

@@ -1,7 +1,7 @@
 //! Arguments of `serve` and `mcp`.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -37,6 +37,9 @@ pub struct Serve {
     /// The directory of the copies
     #[arg(long, value_name = "DIRECTORY", requires = "store")]
     pub copies: Option<PathBuf>,
+    /// How many workspaces are open at a time; for another one, one that is idle is closed
+    #[arg(long, value_name = "NUMBER", requires = "store", default_value = "1024")]
+    pub max_open: NonZeroUsize,
     #[command(flatten)]
     pub queue: QueueArgs,
     /// The file of those who may use a part of the store's workspaces (.toml)

@@ -43,9 +43,9 @@ impl Host {
     }
 
     /// Takes over what other hosts have committed, if the workspace is a copy of a store.
-    pub(super) async fn refresh(&self) -> Result<(), Refusal> {
+    pub(super) async fn refresh(&self, only_reads: bool) -> Result<(), Refusal> {
         let Some(upstream) = self.services.workspace.upstream() else { return Ok(()) };
-        let has_changed = upstream.refresh().await.map_err(|error| {
+        let has_changed = upstream.refresh(only_reads).await.map_err(|error| {
             let expected = "a workspace that is up to date";
             Refusal::whole(RefusalCode::WorkspaceError, expected, error.to_string())
         })?;

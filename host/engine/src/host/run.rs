@@ -89,7 +89,8 @@ impl Host {
                 Ok((role, header, calls, scope(options)?))
             });
             let (role, header, calls, scope) = self.noted(begun, None, options)?;
-            self.noted(self.refresh().await, None, options)?;
+            let only_reads = !is_transaction(options) && calls.iter().all(only_reads);
+            self.noted(self.refresh(only_reads).await, None, options)?;
             let run = RunContext { options, role, scope: &scope };
             let transaction = self.noted(self.transaction(options).await, None, options)?;
             let mut ended = self.answers(calls, &run, transaction.as_ref()).await;
@@ -152,7 +153,8 @@ impl Host {
             Ok((role, call, scope(options)?))
         });
         let (role, call, scope) = self.noted(begun, Some(tool), options)?;
-        self.noted(self.refresh().await, Some(tool), options)?;
+        let only_reads = !is_transaction(options) && only_reads(&call);
+        self.noted(self.refresh(only_reads).await, Some(tool), options)?;
         let run = RunContext { options, role, scope: &scope };
         let transaction = self.noted(self.transaction(options).await, Some(tool), options)?;
         let mut ended = self.answer(call, &run, false, transaction.as_ref()).await;
@@ -163,7 +165,7 @@ impl Host {
 
     /// Begins the transaction that all calls of a run share, if the options require one.
     async fn transaction(&self, options: &RunOptions) -> Result<Option<Transaction>, Refusal> {
-        if !options.atomic && !options.dry_run {
+        if !is_transaction(options) {
             return Ok(None);
         }
         let begun = self.begin(options, self.policy.limits().call).await;
@@ -281,6 +283,11 @@ fn scope(options: &RunOptions) -> Result<Scope, Refusal> {
         let expected = "paths relative to the workspace";
         Refusal::whole(RefusalCode::InvalidScope, expected, error.to_string())
     })
+}
+
+/// Whether the calls of a run share a transaction.
+fn is_transaction(options: &RunOptions) -> bool {
+    options.atomic || options.dry_run
 }
 
 fn only_reads(call: &ValidCall) -> bool {

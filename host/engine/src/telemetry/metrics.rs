@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Histogram, MeterProvider as _};
+use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
@@ -33,8 +33,38 @@ pub(super) struct Metrics {
     reader: Reader,
     durations: Histogram<f64>,
     busy: Counter<u64>,
+    tenants: Tenants,
     /// The number of accepted calls that have not ended.
     held: Arc<AtomicUsize>,
+}
+
+/// What the tenants of a fleet have used.
+struct Tenants {
+    requests: Counter<u64>,
+    seconds: Counter<f64>,
+    bytes: Counter<u64>,
+}
+
+impl Tenants {
+    fn new(meter: &Meter) -> Self {
+        let requests = meter
+            .u64_counter("cofferdam.tenant.requests")
+            .with_description("Requests of a tenant, and those above its quota.")
+            .with_unit("{request}");
+        let seconds = meter
+            .f64_counter("cofferdam.tenant.time")
+            .with_description("How long the requests of a tenant took, added up.")
+            .with_unit("s");
+        let bytes = meter
+            .u64_counter("cofferdam.tenant.io")
+            .with_description("The bytes of a tenant's requests and responses.")
+            .with_unit("By");
+        Self { requests: requests.build(), seconds: seconds.build(), bytes: bytes.build() }
+    }
+}
+
+fn tenant(name: &str) -> KeyValue {
+    KeyValue::new("cofferdam.tenant", name.to_owned())
 }
 
 /// Reads the metrics when they are to be sent. The provider owns one handle, the exporter the other.
@@ -102,7 +132,8 @@ impl Metrics {
             .with_unit("s")
             .with_boundaries(DURATION_BOUNDS_SECONDS.to_vec())
             .build();
-        Self { _provider: provider, reader, durations, busy, held }
+        let tenants = Tenants::new(&meter);
+        Self { _provider: provider, reader, durations, busy, tenants, held }
     }
 
     /// Counts a call that ended.
@@ -116,6 +147,18 @@ impl Metrics {
 
     pub(super) fn refused(&self) {
         self.busy.add(1, &[]);
+    }
+
+    /// Counts a request of a tenant.
+    pub(super) fn tenant_request(&self, name: &str, is_refused: bool) {
+        let refused = KeyValue::new("cofferdam.quota.exceeded", is_refused);
+        self.tenants.requests.add(1, &[tenant(name), refused]);
+    }
+
+    /// Counts the time and the bytes of a tenant's request.
+    pub(super) fn tenant_used(&self, name: &str, time: Duration, bytes: u64) {
+        self.tenants.seconds.add(time.as_secs_f64(), &[tenant(name)]);
+        self.tenants.bytes.add(bytes, &[tenant(name)]);
     }
 
     pub(super) fn hold(&self) {

@@ -132,6 +132,16 @@ impl Telemetry {
         self.metrics.refused();
     }
 
+    /// Counts a request of a tenant; one above its quota is refused.
+    pub fn tenant_request(&self, tenant: &str, is_refused: bool) {
+        self.metrics.tenant_request(tenant, is_refused);
+    }
+
+    /// Counts the time that a tenant's request took, and the bytes of it and its response.
+    pub fn tenant_used(&self, tenant: &str, time: Duration, bytes: u64) {
+        self.metrics.tenant_used(tenant, time, bytes);
+    }
+
     /// Records a call that ended now; `tool` is its tool's qualified name, if the tool exists.
     pub fn ended(&self, record: &Record, tool: Option<&str>, origin: &Origin) {
         let tool = tool.unwrap_or(OTHER_TOOL);

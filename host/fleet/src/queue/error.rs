@@ -2,6 +2,8 @@
 
 use cofferdam_text::{escape_control, shorten};
 
+use crate::error::KeyError;
+
 /// Why a queue can't be used, or why a request was not queued.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
@@ -41,6 +43,9 @@ pub enum QueueError {
         /// The longest, in bytes.
         most: usize,
     },
+    /// Not the key of a request.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// A message is larger than the queue allows.
     #[error("{what} has {bytes} bytes; the queue takes at most {most}")]
     TooLarge {
@@ -57,6 +62,12 @@ pub enum QueueError {
 }
 
 impl QueueError {
+    /// Whether the same request would fail again, at any time.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        matches!(self, Self::Key(_) | Self::Name { .. } | Self::TooLarge { .. })
+    }
+
     /// The error that no server responds.
     pub(super) fn unreachable(error: impl ToString) -> Self {
         Self::Unreachable(shown(error))

@@ -9,14 +9,14 @@ use cofferdam_workspace::Key;
 use serde::{Deserialize, Serialize};
 
 use super::error::QueueError;
+use crate::keys;
 
 /// The shortest and longest secret of a fleet, in bytes.
 const MIN_SECRET_BYTES: usize = 32;
 const MAX_SECRET_BYTES: usize = 4096;
 
-/// The longest name of a workspace, and the longest key, in bytes.
+/// The longest name of a workspace, in bytes.
 const MAX_WORKSPACE_BYTES: usize = 1024;
-const MAX_KEY_BYTES: usize = 256;
 
 /// The version of a request's document.
 const VERSION: u32 = 1;
@@ -141,7 +141,7 @@ impl Place {
     /// Checks the names of a workspace and of a key.
     pub(super) fn new(workspace: &str, key: &str) -> Result<Self, QueueError> {
         check_name("the name of a workspace", workspace, MAX_WORKSPACE_BYTES)?;
-        check_name("the key of a request", key, MAX_KEY_BYTES)?;
+        keys::check(key)?;
         Ok(Self { workspace: token(workspace), key: token(key) })
     }
 }

@@ -1,11 +1,14 @@
 //! Hosts of a fleet: each has a copy of one workspace.
 
-use cofferdam_workspace::{CommitError, KeyedResult, Opening, Overlay, Purpose, Quota};
+use cofferdam_workspace::{
+    CommitError, KeyedResult, Opening, Overlay, Purpose, Quota, Upstream as _,
+};
 
 use super::flaky::{Fault, Flaky};
 use super::*;
 use crate::copy::{MAX_RESULT_BYTES, Replica};
 use crate::local::Synced;
+use crate::pull::LOCK_TIMEOUT;
 use crate::replica::{Claim, OpenCall};
 use crate::store::Store;
 
@@ -59,7 +62,7 @@ fn conflict(changed: Result<(), CommitError>) -> Vec<String> {
 
 impl Host {
     fn refresh(&self, scene: &Scene) {
-        scene.runtime.block_on(self.replica.bring_up_to_date()).unwrap();
+        scene.runtime.block_on(self.replica.bring_up_to_date(LOCK_TIMEOUT)).unwrap();
     }
 
     fn claim(&self, scene: &Scene, key: &str) -> Claim {
@@ -237,7 +240,8 @@ fn a_refresh_that_nobody_waits_for_is_made_whole() {
         let content = format!("{turn}");
         change(&scene, &one, |tree| put(tree, "a", &content), None).unwrap();
         let replica = Arc::clone(&two.replica);
-        let refresh = scene.runtime.spawn(async move { replica.bring_up_to_date().await });
+        let refresh =
+            scene.runtime.spawn(async move { replica.bring_up_to_date(LOCK_TIMEOUT).await });
         std::thread::sleep(std::time::Duration::from_micros(200 * turn));
         refresh.abort();
         // What the copy is said to have is what it has.
@@ -252,13 +256,32 @@ fn a_refresh_that_nobody_waits_for_is_made_whole() {
 }
 
 #[test]
+fn calls_that_read_do_not_wait_for_a_long_one_that_changes_the_workspace() {
+    let scene = Scene::new();
+    let [one, two] = scene.hosts(&["a"], ["one", "two"]);
+    let long = begin(&scene, &two);
+    change(&scene, &one, |tree| put(tree, "a", "by one"), None).unwrap();
+    let refresh = |only_reads| scene.runtime.block_on(two.replica.refresh(only_reads));
+    let begun = std::time::Instant::now();
+    assert!(!refresh(true).unwrap());
+    assert!(begun.elapsed() < LOCK_TIMEOUT / 2);
+    assert_eq!(fs::read(scene.path("two").join("a")).unwrap(), b"a");
+    // What it knows of the store is in its own commit, which is about another place.
+    put(long.overlay(), "b", "by two");
+    long.commit(Purpose::default()).unwrap();
+    assert!(refresh(true).unwrap());
+    assert_eq!(fs::read(scene.path("two").join("a")).unwrap(), b"by one");
+    assert_eq!(scene.tree("two"), scene.stored());
+}
+
+#[test]
 fn keys_and_results_are_bounded() {
     let scene = Scene::new();
     let [one] = scene.hosts(&["a"], ["one"]);
     let long = "k".repeat(257);
     for key in ["", "a b", "a\n", "é", &long] {
         let error = scene.runtime.block_on(one.replica.claim(key)).unwrap_err();
-        assert!(matches!(error, FleetError::Key), "{key}: {error}");
+        assert!(matches!(error, FleetError::Key(_)), "{key}: {error}");
     }
     let before = scene.commits();
     let large = "x".repeat(usize::try_from(MAX_RESULT_BYTES).unwrap() + 1);

@@ -119,7 +119,7 @@ async fn forged_leases_keep_no_host_away() {
             .into_iter()
             .enumerate()
     {
-        let key = format!("key {number}");
+        let key = format!("key-{number}");
         queue.leases.put(token("a"), forged).await.unwrap();
         queue.submit(&request("a", &key, 0)).await.unwrap();
         let host = Running::start(&queue, "host", Sleeper::new("host", &record), 1);

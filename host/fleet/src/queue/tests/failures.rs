@@ -52,7 +52,7 @@ async fn nothing_that_was_stored_is_lost_if_the_server_is_killed() {
     let mut server = Server::start();
     let queue = connect(&server).await;
     let record = Arc::default();
-    let all: Vec<String> = (0..50).map(|number| format!("key {number}")).collect();
+    let all: Vec<String> = (0..50).map(|number| format!("key-{number}")).collect();
     for key in &all {
         queue.submit(&request("a", key, 30)).await.unwrap();
     }
@@ -60,7 +60,7 @@ async fn nothing_that_was_stored_is_lost_if_the_server_is_killed() {
     wait_until(|| !queue.is_connected()).await;
     let error = queue.submit(&request("a", "late", 0)).await.unwrap_err();
     assert!(matches!(error, QueueError::Unreachable(_)), "{error}");
-    let error = queue.result("a", "key 0", Duration::ZERO).await.unwrap_err();
+    let error = queue.result("a", "key-0", Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, QueueError::Unreachable(_)), "{error}");
     // A host waits for the server.
     let host = Running::start(&queue, "host", Sleeper::new("host", &record), 1);
@@ -86,7 +86,7 @@ async fn nothing_is_lost_if_the_server_does_not_respond_for_some_time() {
     let server = Server::start();
     let (first, second) = (connect(&server).await, connect(&server).await);
     let record = Arc::default();
-    let all: Vec<String> = (0..20).map(|number| format!("key {number}")).collect();
+    let all: Vec<String> = (0..20).map(|number| format!("key-{number}")).collect();
     for key in &all {
         first.submit(&request("a", key, 100)).await.unwrap();
     }
@@ -261,25 +261,33 @@ async fn connections_are_encrypted_and_certificates_checked() {
 async fn names_sizes_and_numbers_are_limited() {
     let server = Server::start();
     let queue = connect(&server).await;
-    for (workspace, key) in [("", "key"), ("a", ""), ("a\n", "key"), ("a", &"k".repeat(257))] {
+    let long = "k".repeat(257);
+    for (workspace, key) in
+        [("", "key"), ("a\n", "key"), ("a", ""), ("a", "k y"), ("a", "ü"), ("a", &long)]
+    {
+        let is_right = |error: &QueueError| match error {
+            QueueError::Name { .. } => workspace != "a",
+            QueueError::Key(_) => workspace == "a",
+            _ => false,
+        };
         let error = queue.submit(&request(workspace, key, 0)).await.unwrap_err();
-        assert!(matches!(error, QueueError::Name { .. }), "{error}");
+        assert!(is_right(&error), "{error}");
         let error = queue.result(workspace, key, Duration::ZERO).await.unwrap_err();
-        assert!(matches!(error, QueueError::Name { .. }), "{error}");
+        assert!(is_right(&error), "{error}");
     }
     let mut large = request("a", "large", 0);
     large.body = "x".repeat(crate::queue::MAX_REQUEST_BYTES - 500).into();
     queue.submit(&large).await.unwrap();
-    large.key = "too large".to_owned();
+    large.key = "too-large".to_owned();
     large.body = "x".repeat(crate::queue::MAX_REQUEST_BYTES).into();
     let error = queue.submit(&large).await.unwrap_err();
     assert!(matches!(error, QueueError::TooLarge { .. }), "{error}");
     for number in 1..crate::queue::MAX_WAITING_REQUESTS {
         queue.submit(&request("a", &number.to_string(), 0)).await.unwrap();
     }
-    let error = queue.submit(&request("a", "one too many", 0)).await.unwrap_err();
+    let error = queue.submit(&request("a", "one-too-many", 0)).await.unwrap_err();
     assert!(matches!(error, QueueError::Full(_)), "{error}");
-    queue.submit(&request("b", "in another workspace", 0)).await.unwrap();
+    queue.submit(&request("b", "in-another-workspace", 0)).await.unwrap();
     let (_, stop) = watch::channel(false);
     let worker = Sleeper::new("", &Arc::default());
     assert!(matches!(queue.serve("", worker, 1, stop).await, Err(QueueError::Name { .. })));

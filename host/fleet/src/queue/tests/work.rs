@@ -10,7 +10,7 @@ use crate::queue::lease::LEASE_TTL;
 use crate::queue::sealed::token;
 
 fn numbered(count: usize) -> Vec<String> {
-    (0..count).map(|number| format!("key {number}")).collect()
+    (0..count).map(|number| format!("key-{number}")).collect()
 }
 
 async fn submit_all(queue: &Queue, workspace: &str, keys: &[String], milliseconds: u64) {
@@ -134,12 +134,12 @@ async fn at_the_end_the_request_under_way_is_finished_and_leases_are_given_back(
     wait_until(|| !keys(&record, "a").is_empty()).await;
     assert!(queue.leases.entry(token("a")).await.unwrap().unwrap().operation == Operation::Put);
     host.stop().await;
-    assert_eq!(keys(&record, "a"), ["key 0"]);
-    let result = queue.result("a", "key 0", Duration::ZERO).await.unwrap();
-    assert_eq!(result, Some(result_of("key 0")));
+    assert_eq!(keys(&record, "a"), ["key-0"]);
+    let result = queue.result("a", "key-0", Duration::ZERO).await.unwrap();
+    assert_eq!(result, Some(result_of("key-0")));
     let lease = queue.leases.entry(token("a")).await.unwrap().unwrap();
     assert_eq!(lease.operation, Operation::Delete);
-    assert_eq!(queue.result("a", "key 1", Duration::ZERO).await.unwrap(), None);
+    assert_eq!(queue.result("a", "key-1", Duration::ZERO).await.unwrap(), None);
     // The next host continues at once.
     let begun = Instant::now();
     let host = Running::start(&queue, "next", Sleeper::new("next", &record), 2);
