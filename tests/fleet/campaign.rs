@@ -145,6 +145,14 @@ impl Store {
     }
 }
 
+impl Drop for Store {
+    fn drop(&mut self) {
+        if let Self::Directory(path) = self {
+            run(Node::local().command("/bin/umount".as_ref()).arg("--lazy").arg(path));
+        }
+    }
+}
+
 /// The fleet that is disturbed.
 struct Scene<'a> {
     network: &'a Network,

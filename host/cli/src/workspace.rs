@@ -60,7 +60,9 @@ pub(super) fn address(text: &str) -> Result<Address, CliError> {
 }
 
 pub(super) fn access() -> Result<Access, CliError> {
-    let variables = setup::environment().filter(|(name, _)| name.starts_with("AWS_")).collect();
+    let prefixes = ["AWS_", "AZURE_", "GOOGLE_"];
+    let is_of_store = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let variables = setup::environment().filter(|(name, _)| is_of_store(name)).collect();
     Ok(Access { variables, client: Arc::new(setup::client()?) })
 }
 

@@ -54,7 +54,7 @@ pub use pull::{Pulled, pull};
 pub use push::{PushOptions, Pushed, push};
 pub use replica::{Claim, OpenCall};
 pub use scan::LeftOut;
-pub use store::{Access, Address};
+pub use store::{Access, Address, Service};
 pub use tree::decode_directory;
 
 /// How many requests to a store run at a time.

@@ -1,4 +1,4 @@
-//! An object store: a local directory, or a bucket that speaks S3's protocol.
+//! An object store: a local directory, or a bucket of a service.
 //!
 //! | object | content |
 //! |---|---|
@@ -18,6 +18,8 @@ use cofferdam_plugin::http::Client;
 use cofferdam_text::shorten;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
@@ -46,7 +48,9 @@ pub enum Address {
     /// The absolute path of a directory.
     Directory(PathBuf),
     /// A bucket, and the prefix of all names in it; empty for none.
-    S3 {
+    Bucket {
+        /// The protocol of the service that has the bucket.
+        service: Service,
         /// The name of the bucket.
         bucket: String,
         /// The prefix, without slashes at its ends.
@@ -54,16 +58,52 @@ pub enum Address {
     },
 }
 
+/// The protocol of a service that stores objects in buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// Amazon S3, and the many other servers that speak its protocol.
+    S3,
+    /// Google Cloud Storage.
+    Google,
+    /// Azure Blob Storage, whose buckets are called containers.
+    Azure,
+}
+
+impl Service {
+    const ALL: [Self; 3] = [Self::S3, Self::Google, Self::Azure];
+
+    fn scheme(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Google => "gs",
+            Self::Azure => "az",
+        }
+    }
+
+    /// How the names of its environment variables begin, and those of which one is needed.
+    fn variables(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::S3 => ("AWS_", &["AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE"]),
+            Self::Google => (
+                "GOOGLE_",
+                &["GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_BEARER_TOKEN"],
+            ),
+            Self::Azure => ("AZURE_", &["AZURE_STORAGE_ACCOUNT_NAME"]),
+        }
+    }
+}
+
 /// What the user's requests to a store take.
 pub struct Access {
-    /// Environment variables. Those that begin with `AWS_` configure S3.
+    /// Environment variables. Those that begin with `AWS_`, `GOOGLE_` or `AZURE_` configure a service.
     pub variables: Vec<(String, String)>,
     /// The client that sends requests.
     pub client: Arc<Client>,
 }
 
 impl Address {
-    /// Parses an address: `s3://BUCKET/PREFIX`, `file:///PATH` or a path, which is relative to `current`.
+    /// Parses an address: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`,
+    /// `file:///PATH` or a path, which is relative to `current`.
     ///
     /// # Errors
     /// [`FleetError::Address`].
@@ -73,15 +113,19 @@ impl Address {
         if text.is_empty() || text.len() > MAX_ADDRESS_BYTES || text.chars().any(char::is_control) {
             return Err(error("it is empty, too long, or has control characters"));
         }
-        if let Some(rest) = text.strip_prefix("s3://") {
+        let service = text.split_once("://").and_then(|(scheme, rest)| {
+            Some((Service::ALL.into_iter().find(|service| service.scheme() == scheme)?, rest))
+        });
+        if let Some((service, rest)) = service {
             let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
             let is_bucket = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
             if bucket.is_empty() || !bucket.bytes().all(is_bucket) {
-                return Err(error("it has the form s3://BUCKET or s3://BUCKET/PREFIX"));
+                return Err(error("after '://' is the name of a bucket, or BUCKET/PREFIX"));
             }
             let prefix = Path::parse(prefix.trim_matches('/'))
                 .map_err(|_| error("the prefix after the bucket is no path"))?;
-            return Ok(Self::S3 { bucket: bucket.to_owned(), prefix: prefix.to_string() });
+            let (bucket, prefix) = (bucket.to_owned(), prefix.to_string());
+            return Ok(Self::Bucket { service, bucket, prefix });
         }
         if text.starts_with("file:") {
             let path = Url::parse(text).ok().and_then(|url| url.to_file_path().ok());
@@ -89,7 +133,8 @@ impl Address {
             return resolved(&path).map(Self::Directory).map_err(error);
         }
         if text.contains("://") {
-            return Err(error("there are paths, file:///PATH and s3://BUCKET/PREFIX"));
+            let why = "there are paths, file:///PATH, s3://BUCKET, gs://BUCKET and az://CONTAINER";
+            return Err(error(why));
         }
         resolved(&current.join(text)).map(Self::Directory).map_err(error)
     }
@@ -101,10 +146,10 @@ impl Address {
     pub fn child(&self, name: &str) -> Self {
         match self {
             Self::Directory(path) => Self::Directory(path.join(name)),
-            Self::S3 { bucket, prefix } => {
+            Self::Bucket { service, bucket, prefix } => {
                 let prefix =
                     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}/{name}") };
-                Self::S3 { bucket: bucket.clone(), prefix }
+                Self::Bucket { service: *service, bucket: bucket.clone(), prefix }
             }
         }
     }
@@ -126,8 +171,10 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(path) => write!(f, "{}", path.display()),
-            Self::S3 { bucket, prefix } if prefix.is_empty() => write!(f, "s3://{bucket}"),
-            Self::S3 { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
+            Self::Bucket { service, bucket, prefix } => {
+                let slash = if prefix.is_empty() { "" } else { "/" };
+                write!(f, "{}://{bucket}{slash}{prefix}", service.scheme())
+            }
         }
     }
 }
@@ -154,8 +201,8 @@ impl Store {
     ) -> Result<Self, FleetError> {
         let name = address.to_string();
         let path = match address {
-            Address::S3 { bucket, prefix } => {
-                let bucket = s3(bucket, access)?;
+            Address::Bucket { service, bucket, prefix } => {
+                let bucket = open_bucket(*service, bucket, access)?;
                 let prefix = Path::parse(prefix).map_err(Error::from)?;
                 let objects = Arc::new(PrefixStore::new(bucket, prefix));
                 return Ok(Self { objects, directory: None, name });
@@ -400,34 +447,44 @@ impl Store {
     }
 }
 
-/// A bucket. Everything but the bucket is configured by the user's variables.
-fn s3(bucket: &str, access: &Access) -> Result<object_store::aws::AmazonS3, FleetError> {
-    let has = |name: &str| access.variables.iter().any(|(known, _)| known == name);
-    if !has("AWS_ACCESS_KEY_ID") && !has("AWS_SKIP_SIGNATURE") {
-        let why = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set in the environment";
-        return Err(FleetError::Store(why.to_owned()));
+/// Opens a bucket by the environment's variables. The client opens no unencrypted connection to another
+/// machine, though the library would.
+fn open_bucket(
+    service: Service,
+    bucket: &str,
+    access: &Access,
+) -> Result<Arc<dyn ObjectStore>, FleetError> {
+    let (prefix, needed) = service.variables();
+    let has = |name: &&str| access.variables.iter().any(|(known, _)| known == name);
+    if !needed.iter().any(has) {
+        let why = format!("one of these is needed in the environment: {}", needed.join(", "));
+        return Err(FleetError::Store(why));
     }
-    let mut builder = AmazonS3Builder::new();
-    for (name, value) in &access.variables {
-        let key = name.to_ascii_lowercase();
-        if name.starts_with("AWS_")
-            && let Ok(key) = key.parse::<AmazonS3ConfigKey>()
-        {
-            builder = builder.with_config(key, value);
-        }
-    }
+    let variables = || {
+        let own = access.variables.iter().filter(|(name, _)| name.starts_with(prefix));
+        own.map(|(name, value)| (name.to_ascii_lowercase(), value))
+    };
     let retry = RetryConfig {
         max_retries: MAX_RETRIES,
         retry_timeout: RETRY_TIMEOUT,
         ..RetryConfig::default()
     };
-    let builder = builder
-        .with_bucket_name(bucket)
-        // The client opens no unencrypted connection to another machine.
-        .with_allow_http(true)
-        .with_retry(retry)
-        .with_http_connector(crate::requests::Requests(Arc::clone(&access.client)));
-    Ok(builder.build()?)
+    let requests = crate::requests::Requests(Arc::clone(&access.client));
+    // The builders have no trait in common.
+    macro_rules! open {
+        ($builder:ident, $key:ty, $name:ident) => {{
+            let known = |(name, value): (String, _)| Some((name.parse::<$key>().ok()?, value));
+            let set = |builder: $builder, (key, value)| builder.with_config(key, value);
+            let builder = variables().filter_map(known).fold($builder::new(), set);
+            let builder = builder.$name(bucket).with_retry(retry).with_http_connector(requests);
+            Ok(Arc::new(builder.build()?))
+        }};
+    }
+    match service {
+        Service::S3 => open!(AmazonS3Builder, AmazonS3ConfigKey, with_bucket_name),
+        Service::Google => open!(GoogleCloudStorageBuilder, GoogleConfigKey, with_bucket_name),
+        Service::Azure => open!(MicrosoftAzureBuilder, AzureConfigKey, with_container_name),
+    }
 }
 
 fn object_path(digest: Digest) -> Path {
@@ -457,7 +514,8 @@ mod tests {
         std::os::unix::fs::symlink("sub", here.join("link")).unwrap();
         let parse = |text: &str| Address::parse(text, &here);
         let directory = |path: &str| Address::Directory(here.join(path));
-        let s3 = |bucket: &str, prefix: &str| Address::S3 {
+        let bucket = |service: Service, bucket: &str, prefix: &str| Address::Bucket {
+            service,
             bucket: bucket.to_owned(),
             prefix: prefix.to_owned(),
         };
@@ -469,11 +527,15 @@ mod tests {
             ("link/store", directory("sub/store")),
             ("link", directory("sub")),
             ("file:///srv/a%20b", Address::Directory("/srv/a b".into())),
-            ("s3://bucket", s3("bucket", "")),
-            ("s3://bucket/", s3("bucket", "")),
-            ("s3://bucket/a/b/", s3("bucket", "a/b")),
+            ("s3://bucket", bucket(Service::S3, "bucket", "")),
+            ("s3://bucket/", bucket(Service::S3, "bucket", "")),
+            ("s3://bucket/a/b/", bucket(Service::S3, "bucket", "a/b")),
+            ("gs://bucket/a", bucket(Service::Google, "bucket", "a")),
+            ("az://container", bucket(Service::Azure, "container", "")),
         ] {
             assert_eq!(parse(text).unwrap(), address, "{text}");
+            // What is shown is an address again.
+            assert_eq!(parse(&address.to_string()).unwrap(), address, "{text}");
         }
         let long = "x".repeat(5000);
         for wrong in [

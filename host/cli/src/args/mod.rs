@@ -309,9 +309,10 @@ Examples:
     Review(Review),
     /// Keep the workspace in a store: back it up, hand it over, share it
     ///
-    /// A store is a local directory, or a bucket that speaks S3's protocol. It needs no server of
-    /// Cofferdam's. For S3, the environment has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION;
-    /// AWS_ENDPOINT for other servers than Amazon's.
+    /// A store is a local directory, or a bucket: s3://BUCKET (any server that speaks S3's protocol),
+    /// gs://BUCKET (Google Cloud Storage) or az://CONTAINER (Azure). It needs no server of Cofferdam's.
+    /// For S3, the environment has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, and
+    /// AWS_ENDPOINT for other servers than Amazon's; docs/workspaces.md has the others.
     Workspace(WorkspaceArgs),
     /// Submit an envelope to a fleet, and print its results
     ///

@@ -31,7 +31,7 @@ pub struct Serve {
     #[arg(long)]
     pub output_schemas: bool,
     /// Serve the workspaces that this store has, each as a copy on this machine, to clients of
-    /// /workspaces/NAME/mcp: a directory, or s3://BUCKET/PREFIX
+    /// /workspaces/NAME/mcp: a directory, or a bucket such as s3://BUCKET/PREFIX
     #[arg(long, value_name = "STORE", requires = "http", conflicts_with_all = ["hold", "target", "tools"])]
     pub store: Option<String>,
     /// The directory of the copies

@@ -1,4 +1,4 @@
-//! S3's protocol, with a small server that may lie.
+//! Buckets of S3, Google and Azure, with a small server that may lie.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use super::Scene;
-use crate::store::Address;
+use crate::store::{Address, Service};
 use crate::{FleetError, PushOptions, Pushed, clone, push};
 use cofferdam_workspace::Secret;
 
@@ -66,12 +66,13 @@ impl Server {
         let mut words = head.split(' ');
         let (method, path) = (words.next().unwrap(), words.next().unwrap());
         self.requests.lock().unwrap().push(head.clone());
-        let is_create = header("if-none-match").is_some();
+        let is_create = header("if-none-match").is_some_and(|value| value == "*")
+            || header("x-goog-if-generation-match").is_some_and(|value| value == "0");
         let (status, found) = self.decide(method, path, body, is_create);
         let content = if method == "HEAD" { &[][..] } else { &found };
         let reply = format!(
             "HTTP/1.1 {status}\r\nContent-Length: {}\r\nETag: \"x\"\r\nLocation: {path}\r\n\
-             Last-Modified: Sat, 28 Nov 2026 00:00:00 GMT\r\nConnection: close\r\n\r\n",
+             x-goog-generation: 1\r\nLast-Modified: Sat, 28 Nov 2026 00:00:00 GMT\r\nConnection: close\r\n\r\n",
             found.len()
         );
         reader.get_mut().write_all(reply.as_bytes())?;
@@ -115,12 +116,21 @@ fn prepared(address: &str) -> (Scene, Address) {
         ("AWS_ACCESS_KEY_ID", "key"),
         ("AWS_SECRET_ACCESS_KEY", "secret"),
         ("AWS_ENDPOINT", address),
+        ("GOOGLE_BEARER_TOKEN", "token"),
+        ("GOOGLE_BASE_URL", address),
+        ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
+        ("AZURE_STORAGE_ACCOUNT_KEY", "c2VjcmV0"),
+        ("AZURE_STORAGE_ENDPOINT", address),
         ("OTHER", "ignored"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into();
     scene.make("a", &["x", "sub/y", "empty dir/z"]);
-    (scene, Address::S3 { bucket: "bucket".to_owned(), prefix: "some/prefix".to_owned() })
+    (scene, bucket(Service::S3))
+}
+
+fn bucket(service: Service) -> Address {
+    Address::Bucket { service, bucket: "bucket".to_owned(), prefix: "some/prefix".to_owned() }
 }
 
 fn push_to(scene: &Scene, address: &Address) -> Result<Pushed, FleetError> {
@@ -131,28 +141,37 @@ fn push_to(scene: &Scene, address: &Address) -> Result<Pushed, FleetError> {
 }
 
 #[test]
-fn a_workspace_is_pushed_and_cloned_through_s3() {
-    let (server, address) = serve(Behaviour::Honest);
-    let (scene, store) = prepared(&address);
-    assert_eq!(push_to(&scene, &store).unwrap().number, 1);
-    let names: Vec<String> = server.objects.lock().unwrap().keys().cloned().collect();
-    assert!(names.iter().all(|name| name.starts_with("/bucket/some/prefix/")), "{names:?}");
-    let requests = server.requests.lock().unwrap().clone();
-    assert!(requests.iter().all(|head| head.contains("AWS4-HMAC-SHA256")), "{requests:?}");
-    let directory = scene.path("b");
-    let cloned = clone(store, &directory, Secret::OfProcess, &scene.access);
-    scene.runtime.block_on(cloned).unwrap();
-    assert_eq!(scene.tree("a"), scene.tree("b"));
+fn a_workspace_is_pushed_and_cloned_through_a_bucket() {
+    for (service, credentials) in [
+        (Service::S3, "AWS4-HMAC-SHA256"),
+        (Service::Google, "Bearer token"),
+        (Service::Azure, "SharedKey account:"),
+    ] {
+        let (server, address) = serve(Behaviour::Honest);
+        let (scene, _) = prepared(&address);
+        assert_eq!(push_to(&scene, &bucket(service)).unwrap().number, 1);
+        let names: Vec<String> = server.objects.lock().unwrap().keys().cloned().collect();
+        let is_below = |name: &String| name.starts_with("/bucket/some/prefix/");
+        assert!(names.iter().all(is_below), "{names:?}");
+        let requests = server.requests.lock().unwrap().clone();
+        assert!(requests.iter().all(|head| head.contains(credentials)), "{requests:?}");
+        let directory = scene.path("b");
+        let cloned = clone(bucket(service), &directory, Secret::OfProcess, &scene.access);
+        scene.runtime.block_on(cloned).unwrap();
+        assert_eq!(scene.tree("a"), scene.tree("b"));
+    }
 }
 
 #[test]
 fn a_store_that_replaces_commits_is_refused() {
-    let (server, address) = serve(Behaviour::Replaces);
-    let (scene, store) = prepared(&address);
-    let error = push_to(&scene, &store).unwrap_err();
-    assert!(matches!(error, FleetError::NoConditionalPut(_)), "{error:?}");
-    let names: Vec<String> = server.objects.lock().unwrap().keys().cloned().collect();
-    assert_eq!(names, ["/bucket/some/prefix/cofferdam-store.json"]);
+    for service in [Service::S3, Service::Google, Service::Azure] {
+        let (server, address) = serve(Behaviour::Replaces);
+        let (scene, _) = prepared(&address);
+        let error = push_to(&scene, &bucket(service)).unwrap_err();
+        assert!(matches!(error, FleetError::NoConditionalPut(_)), "{error:?}");
+        let names: Vec<String> = server.objects.lock().unwrap().keys().cloned().collect();
+        assert_eq!(names, ["/bucket/some/prefix/cofferdam-store.json"]);
+    }
 }
 
 #[test]
@@ -189,6 +208,12 @@ fn credentials_go_only_to_this_machine_without_encryption() {
     assert!(matches!(error, FleetError::Store(_)), "{error:?}");
     let (mut scene, store) = prepared("http://127.0.0.1:1");
     scene.access.variables.clear();
-    let error = push_to(&scene, &store).unwrap_err().to_string();
-    assert!(error.contains("AWS_ACCESS_KEY_ID"), "{error}");
+    for (store, variable) in [
+        (store, "AWS_ACCESS_KEY_ID"),
+        (bucket(Service::Google), "GOOGLE_SERVICE_ACCOUNT"),
+        (bucket(Service::Azure), "AZURE_STORAGE_ACCOUNT_NAME"),
+    ] {
+        let error = push_to(&scene, &store).unwrap_err().to_string();
+        assert!(error.contains(variable), "{error}");
+    }
 }
