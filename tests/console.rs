@@ -445,9 +445,27 @@ fn what_is_held_names_the_console_that_is_open() {
     assert!(notice().contains("or on `cofferdam console`"), "{}", notice());
     let console = Console::open(&place);
     let told = notice();
-    assert!(told.contains("or in the console that is open for this workspace"), "{told}");
+    let link = format!("http://{}/open?proposal={}", console.address, proposal(&place));
+    assert!(told.contains(&format!("or in the open console ({link})")), "{told}");
     for secret in [console.base.trim_matches('/'), console.url.split_once("token=").unwrap().1] {
         assert!(!told.contains(secret), "{told}");
+    }
+    // The link is for every browser, and shows nothing of the workspace.
+    let (status, head, body) = console.request(&link).ask(console.address);
+    assert!(status == 200 && head.contains("frame-ancestors 'none'"), "{head}");
+    assert!(body.contains("This browser has not opened the console"), "{body}");
+    let (_, _, script) = console.request("/open.js").ask(console.address);
+    let proposal = proposal(&place);
+    for text in [&head, &body, &script] {
+        assert!(
+            !text.contains(console.base.trim_matches('/')) && !text.contains(&proposal),
+            "{text}"
+        );
+    }
+    // Not by another name of this machine, nor from another page.
+    for (name, value) in [("Host", "evil.example"), ("Origin", "http://evil.example")] {
+        let (status, ..) = console.request("/open").with(name, value).ask(console.address);
+        assert!(status == 421 || status == 403, "{name}: {status}");
     }
     drop(console);
     wait_until(|| notice().contains("or on `cofferdam console`"));

@@ -55,6 +55,31 @@ const stranger = await (await browser.newContext()).newPage();
 assert.equal((await stranger.goto(given.url)).status(), 403);
 assert.equal((await stranger.goto(`${base}inbox`)).status(), 403);
 
+// A link, which has no secret, leads to the console in the browser that has opened it, also from another page; not in
+// another browser, nor to where something else has set the path.
+const { origin } = new URL(base);
+const linked = await page.context().newPage();
+const follow = async () => {
+  await linked.setContent(`<a href="${origin}/open?proposal=${given.small}">Open</a>`);
+  await linked.click("a");
+};
+await follow();
+await linked.waitForURL(`${base}proposal?id=${given.small}`);
+for (const path of ["//evil.example/", "/inbox", `/${"0".repeat(64)}/`]) {
+  await linked.goto(`${origin}/open`);
+  await linked.waitForURL(`${base}inbox`);
+  await linked.evaluate((path) => localStorage.setItem("base", path), path);
+  await linked.goto(`${origin}/open?proposal=${given.small}`);
+  await linked.waitForLoadState("networkidle");
+  assert.equal(linked.url(), `${origin}/open?proposal=${given.small}`, path);
+  assert.match(await linked.innerText("main"), /This browser has not opened the console/);
+  await linked.goto(`${base}inbox`);
+}
+await linked.close();
+await stranger.goto(`${origin}/open?proposal=${given.small}`);
+await stranger.waitForLoadState("networkidle");
+assert.match(await stranger.innerText("main"), /This browser has not opened the console/);
+
 // 1,000 hunks: drawn, and keys are answered.
 const proposal = (id) => `${base}proposal?id=${id}`;
 await page.goto(proposal(given.large));
