@@ -2,6 +2,7 @@
 //! and clients that guess, repeat and exaggerate.
 
 use std::fs;
+use std::io::BufRead as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
