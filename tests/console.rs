@@ -766,11 +766,31 @@ fn the_record_is_searched_and_commits_are_undone() {
     let (status, body) = console.send("undo", &[("id", &commit)]);
     assert_eq!((status, place.read("a").as_str()), (303, "old\n"), "{body}");
     let figures = console.get("figures");
-    assert!(figures.contains("<svg") && figures.contains("Calls by client and role"), "{figures}");
+    assert!(
+        figures.contains("<svg") && figures.contains("Calls by client, role and agent"),
+        "{figures}"
+    );
     let permissions = console.get("permissions");
     for wanted in ["files.write_file", "Capability", "it came with the host", "code-reviewer"] {
         assert!(permissions.contains(wanted), "{wanted}: {permissions}");
     }
+}
+
+#[test]
+fn a_denied_call_says_why_and_what_would_be_allowed() {
+    let place = Place::new();
+    let console = Console::open(&place);
+    let denied =
+        place.run(&["call", "git_commit.git_commit", r#"{"message": "m", "paths": ["a"]}"#]);
+    assert_eq!(denied.status, 3, "{}", denied.stdout);
+    let records = place.run(&["log", "--limit", "1"]).json();
+    let page = console.get(&format!("call?id={}", records["records"][0]["call"].as_str().unwrap()));
+    let grant = "needs a grant that the plugin does not have. Grant it";
+    for wanted in ["NotGranted", grant, "href=\"permissions#plugin-git_commit\""] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    let permissions = console.get("permissions");
+    assert!(permissions.contains("id=\"plugin-git_commit\""), "{permissions}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Notifies clients of what has changed: of lists all clients in sessions of older revisions; since 2026-07-28
 //! those that listen (`subscriptions/listen`), of lists and of tasks.
 //!
-//! The library answers such requests as well, but drops the ids of tasks (SEP-2663). So [`message::hide`]
+//! The library handles such requests as well, but drops the ids of tasks (SEP-2663). So [`message::hide`]
 //! keeps their parameters from it, and it hands them over as requests that it does not know.
 
 use std::sync::{Arc, Mutex, PoisonError};
