@@ -268,3 +268,22 @@ async fn has_news(changes: &mut watch::Receiver<()>, connection: &Connection) {
         let _ = unread.wait_for(|unread| *unread < MAX_UNREAD_BYTES).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_not_notified_of_tasks() {
+        let (unread, changes) = (watch::Sender::new(MAX_UNREAD_BYTES), watch::Sender::new(()));
+        let connection = Connection::new().of_reader(unread.subscribe());
+        let mut changed = changes.subscribe();
+        changes.send_replace(());
+        assert!(timeout(3 * REST, has_news(&mut changed, &connection)).await.is_err());
+        unread.send_replace(MAX_UNREAD_BYTES - 1);
+        changes.send_replace(());
+        assert!(timeout(30 * REST, has_news(&mut changed, &connection)).await.is_ok());
+    }
+}
