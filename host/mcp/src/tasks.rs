@@ -286,16 +286,23 @@ impl Task {
         paused: Option<(String, JsonObject)>,
     ) -> Option<ElicitResult> {
         let (answer, answered) = oneshot::channel();
-        let asked = self.change(|now| {
+        let asked = {
+            let mut now = self.now();
             now.asked += 1;
-            now.questions.insert(key(now.asked), (question.clone(), answer));
             now.asked
-        });
+        };
+        let is_paused = paused.is_some();
+        // A client that sees the question can answer it in a later server.
+        if let Some((state, arguments)) = paused {
+            let question = question.clone();
+            self.waits(Some(Waiting { asked, question, state, arguments })).await;
+        }
         let _asked = Asked { task: self, key: key(asked) };
-        let Some((state, arguments)) = paused else { return answered.await.ok() };
-        self.waits(Some(Waiting { asked, question, state, arguments })).await;
+        self.change(|now| drop(now.questions.insert(key(asked), (question, answer))));
         let answer = answered.await.ok();
-        self.waits(None).await;
+        if is_paused {
+            self.waits(None).await;
+        }
         answer
     }
 
