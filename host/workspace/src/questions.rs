@@ -32,7 +32,7 @@ const ANSWER: &str = "question-answer";
 const LISTENING: &str = "listening";
 
 /// How the name of the file of an open console begins, and the domain of its tag. The console locks it,
-/// whether it answers or not.
+/// whether it answers questions or not.
 const CONSOLE: &str = "console-";
 const OPEN_CONSOLE: &str = "open-console";
 
