@@ -445,9 +445,27 @@ fn what_is_held_names_the_console_that_is_open() {
     assert!(notice().contains("or on `cofferdam console`"), "{}", notice());
     let console = Console::open(&place);
     let told = notice();
-    assert!(told.contains("or in the console that is open for this workspace"), "{told}");
+    let link = format!("http://{}/open?proposal={}", console.address, proposal(&place));
+    assert!(told.contains(&format!("or in the open console ({link})")), "{told}");
     for secret in [console.base.trim_matches('/'), console.url.split_once("token=").unwrap().1] {
         assert!(!told.contains(secret), "{told}");
+    }
+    // The link is for every browser, and shows nothing of the workspace.
+    let (status, head, body) = console.request(&link).ask(console.address);
+    assert!(status == 200 && head.contains("frame-ancestors 'none'"), "{head}");
+    assert!(body.contains("This browser has not opened the console"), "{body}");
+    let (_, _, script) = console.request("/open.js").ask(console.address);
+    let proposal = proposal(&place);
+    for text in [&head, &body, &script] {
+        assert!(
+            !text.contains(console.base.trim_matches('/')) && !text.contains(&proposal),
+            "{text}"
+        );
+    }
+    // Not by another name of this machine, nor from another page.
+    for (name, value) in [("Host", "evil.example"), ("Origin", "http://evil.example")] {
+        let (status, ..) = console.request("/open").with(name, value).ask(console.address);
+        assert!(status == 421 || status == 403, "{name}: {status}");
     }
     drop(console);
     wait_until(|| notice().contains("or on `cofferdam console`"));
@@ -748,11 +766,31 @@ fn the_record_is_searched_and_commits_are_undone() {
     let (status, body) = console.send("undo", &[("id", &commit)]);
     assert_eq!((status, place.read("a").as_str()), (303, "old\n"), "{body}");
     let figures = console.get("figures");
-    assert!(figures.contains("<svg") && figures.contains("Calls by client and role"), "{figures}");
+    assert!(
+        figures.contains("<svg") && figures.contains("Calls by client, role and agent"),
+        "{figures}"
+    );
     let permissions = console.get("permissions");
     for wanted in ["files.write_file", "Capability", "it came with the host", "code-reviewer"] {
         assert!(permissions.contains(wanted), "{wanted}: {permissions}");
     }
+}
+
+#[test]
+fn a_denied_call_says_why_and_what_would_be_allowed() {
+    let place = Place::new();
+    let console = Console::open(&place);
+    let denied =
+        place.run(&["call", "git_commit.git_commit", r#"{"message": "m", "paths": ["a"]}"#]);
+    assert_eq!(denied.status, 3, "{}", denied.stdout);
+    let records = place.run(&["log", "--limit", "1"]).json();
+    let page = console.get(&format!("call?id={}", records["records"][0]["call"].as_str().unwrap()));
+    let grant = "needs a grant that the plugin does not have. Grant it";
+    for wanted in ["NotGranted", grant, "href=\"permissions#plugin-git_commit\""] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    let permissions = console.get("permissions");
+    assert!(permissions.contains("id=\"plugin-git_commit\""), "{permissions}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 // Shows the app of held changes in Chromium, as a client that knows MCP Apps does: the official client, the
 // client's side of the extension, and the app in a frame without rights. Reads one JSON line: {modules,
 // chromium, command, directory, environment, files}: where the packages are, the browser, the server, and files
-// to write. Asks for a decision by the line {"want": "accept"}, and goes on with the next line.
+// to write. Asks for an open console by the line {"want": "console"} and for a decision by {"want": "accept"}, and goes
+// on with the next line.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -58,6 +59,8 @@ const policy =
 const head = `<meta http-equiv="Content-Security-Policy" content="${policy}">`;
 const html = content.text.replace("<head>", `<head>${head}`);
 assert.notEqual(html, content.text);
+// Its own policy is as strict, for clients that set none.
+assert.match(content.text, /http-equiv="Content-Security-Policy" content="default-src 'none';/);
 
 // Messages of the frame come here, and those of the client's side go to it.
 const transport = {
@@ -79,7 +82,10 @@ const transport = {
   },
   async close() {},
 };
-const bridge = new AppBridge(client, { name: "tests", version: "0" }, { serverResources: {} }, { hostContext: { theme: "light" } });
+const bridge = new AppBridge(client, { name: "tests", version: "0" }, { serverResources: {}, openLinks: {} }, { hostContext: { theme: "light" } });
+const opened = [];
+let opens = false;
+bridge.onopenlink = async ({ url }) => (opens ? void opened.push(url) ?? {} : { isError: true });
 const initialized = new Promise((done) => (bridge.oninitialized = done));
 let size = {};
 bridge.onsizechange = (changed) => (size = changed);
@@ -123,12 +129,37 @@ for (const theme of ["light", "dark"]) {
 const calls = (await client.listTools()).tools.filter((tool) => tool._meta?.ui?.visibility?.includes("app"));
 assert.deepEqual(calls, []);
 
-// The user decides elsewhere.
-process.stdout.write(`${JSON.stringify({ want: "accept" })}\n`);
-await lines.next();
+// By keys alone: a file is folded and unfolded, and its lines are reached.
+await frame.focus("summary");
+assert.equal(await frame.evaluate(() => document.querySelector("details").open), true);
+await page.keyboard.press("Enter");
+assert.equal(await frame.evaluate(() => document.querySelector("details").open), false);
+await page.keyboard.press("Enter");
+await page.keyboard.press("Tab");
+assert.match(await frame.evaluate(() => document.activeElement.getAttribute("aria-label")), /^Changes of /);
+
+// The user decides elsewhere: in the console, which the client opens if one is open.
+const ask = async (want) => {
+  process.stdout.write(`${JSON.stringify({ want })}\n`);
+  return (await lines.next()).value;
+};
+assert.equal(await frame.isVisible("#decide"), false);
+const link = await ask("console");
+await frame.click("#refresh");
+await until(() => frame.isVisible("#decide"), "the link to the console");
+assert.ok((await about()).includes(`in the open console (${link}), or with`), await about());
+await frame.press("#decide", "Enter");
+await until(async () => (await about()).includes(`This client does not open the console. Open ${link} in`), "the refusal");
+opens = true;
+await frame.click("#refresh");
+await frame.press("#decide", "Enter");
+await until(() => opened.length > 0, "the link is opened");
+assert.deepEqual(opened, [link]);
+await ask("accept");
 await frame.click("#refresh");
 await until(async () => (await about()) === "Nothing is held of this session.", "nothing");
 assert.equal(await frame.locator("details").count(), 0);
+assert.equal(await frame.isVisible("#decide"), false);
 
 await bridge.teardownResource({});
 assert.deepEqual(problems, []);

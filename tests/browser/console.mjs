@@ -55,6 +55,31 @@ const stranger = await (await browser.newContext()).newPage();
 assert.equal((await stranger.goto(given.url)).status(), 403);
 assert.equal((await stranger.goto(`${base}inbox`)).status(), 403);
 
+// A link, which has no secret, leads to the console in the browser that has opened it, also from another page; not in
+// another browser, nor to where something else has set the path.
+const { origin } = new URL(base);
+const linked = await page.context().newPage();
+const follow = async () => {
+  await linked.setContent(`<a href="${origin}/open?proposal=${given.small}">Open</a>`);
+  await linked.click("a");
+};
+await follow();
+await linked.waitForURL(`${base}proposal?id=${given.small}`);
+for (const path of ["//evil.example/", "/inbox", `/${"0".repeat(64)}/`]) {
+  await linked.goto(`${origin}/open`);
+  await linked.waitForURL(`${base}inbox`);
+  await linked.evaluate((path) => localStorage.setItem("base", path), path);
+  await linked.goto(`${origin}/open?proposal=${given.small}`);
+  await linked.waitForLoadState("networkidle");
+  assert.equal(linked.url(), `${origin}/open?proposal=${given.small}`, path);
+  assert.match(await linked.innerText("main"), /This browser has not opened the console/);
+  await linked.goto(`${base}inbox`);
+}
+await linked.close();
+await stranger.goto(`${origin}/open?proposal=${given.small}`);
+await stranger.waitForLoadState("networkidle");
+assert.match(await stranger.innerText("main"), /This browser has not opened the console/);
+
 // 1,000 hunks: drawn, and keys are answered.
 const proposal = (id) => `${base}proposal?id=${id}`;
 await page.goto(proposal(given.large));
@@ -165,10 +190,21 @@ await page.press(".asks input[name=reason]", "Enter");
 await page.waitForSelector(".said");
 assert.match(await text(), /The call has your answer/);
 
+// The other answers.
+for (const answer of ["Yes, this call", "Yes, for this time", "Yes, and later calls of this tool in this session"]) {
+  process.stdout.write(`${JSON.stringify({ want: "question" })}\n`);
+  await page.waitForSelector(".asks", { timeout: 30_000 });
+  if (answer === "Yes, for this time") await page.click(".asks summary");
+  await page.getByRole("button", { name: answer, exact: true }).click();
+  await until(async () => (await page.locator(".asks").count()) === 0, answer);
+}
+await until(async () => {
+  await page.goto(`${base}calls`);
+  return /No call is under way/.test(await text());
+}, "the end of the calls");
+
 // A call under way appears by itself, and is cancelled.
-await page.click("nav >> text=Under way");
 await page.mouse.move(0, 0);
-assert.match(await text(), /No call is under way/);
 process.stdout.write(`${JSON.stringify({ want: "call" })}\n`);
 await until(async () => /conformance\.wait/.test(await text()) && /waiting/.test(await text()), "the call");
 await check("calls");
@@ -183,8 +219,11 @@ await check("hostile");
 assert.ok((await text()).includes("\\u{202e}"));
 assert.ok((await text()).includes("ATTENTION"));
 assert.equal(await page.locator("main img, main script, main iframe, main [onerror]").count(), 0);
-await page.click("text=Accept all");
+await page.click("text=Accept file >> nth=0");
 await page.waitForSelector(".said");
+assert.equal(await page.locator(".hunk").count(), 1);
+await page.click("text=Accept all");
+await page.waitForURL(`${base}inbox`);
 
 // History, with an undo.
 await page.goto(`${base}history`);
@@ -231,6 +270,23 @@ for (const name of ["inbox", "calls", "history", "journal", "permissions", "figu
 await narrow.locator("button[name=reject-one]").first().click();
 await narrow.waitForSelector(".said");
 assert.match(await narrow.innerText(".said"), /1 hunk rejected/);
+
+// One hunk, those that are chosen, and a file.
+await page.goto(proposal(given.large));
+let left = 999;
+const decides = async (label, count, choose) => {
+  assert.equal(await page.locator(".hunk").count(), left);
+  await ready();
+  for (let at = 0; at < choose; at += 1) await page.locator("input[name=hunk]").nth(at).check();
+  await page.getByRole("button", { name: label, exact: true }).click();
+  left -= count;
+  await until(async () => (await page.locator(".hunk").count()) === left, label);
+};
+await decides("Accept hunk 1", 1, 0);
+await decides("Accept chosen", 2, 2);
+await decides("Reject chosen", 1, 1);
+await page.getByRole("button", { name: "Reject file" }).click();
+await page.waitForURL(`${base}inbox`);
 
 assert.deepEqual(elsewhere, []);
 assert.deepEqual(problems, []);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use super::browser::modules;
-use super::proposal;
+use super::{Console, proposal};
 use crate::mcp::server::{Request, Server};
 use crate::programs;
 use crate::support::{Place, built, project};
@@ -37,10 +37,15 @@ fn held_changes_are_shown_inside_of_a_client() {
         .unwrap();
     let mut to = browser.stdin.take().unwrap();
     writeln!(to, "{given}").unwrap();
+    let mut console = None;
     for line in BufReader::new(browser.stdout.take().unwrap()).lines() {
-        assert_eq!(line.unwrap(), r#"{"want":"accept"}"#);
         assert_eq!(place.read("a.txt"), "one\n");
         let id = proposal(&place);
+        if line.unwrap() == r#"{"want":"console"}"# {
+            let open = console.insert(Console::open(&place));
+            writeln!(to, "http://{}/open?proposal={id}", open.address).unwrap();
+            continue;
+        }
         let shown = place.run(&["review", "show", &id]).json();
         let view = shown["view"].as_str().unwrap();
         let accepted = place.run(&["review", "accept", &id, "--view", view]);

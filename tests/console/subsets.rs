@@ -1,5 +1,5 @@
-//! Random subsets of hunks, accepted and rejected by the forms of the console, against `git apply` of the
-//! same hunks.
+//! Random subsets of hunks, accepted, edited and rejected by the forms of the console, against `git apply` of
+//! the same hunks.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -84,6 +84,55 @@ impl Round {
         assert_eq!(status, 303, "{page}");
     }
 
+    /// The patch of these hunks.
+    fn patch(&self, id: &str, hunks: &BTreeSet<&str>) -> String {
+        let hunks = hunks.iter().flat_map(|hunk| ["--hunk", hunk]);
+        let args = ["review", "show", id, "--format", "text"].into_iter().chain(hunks);
+        let patch = self.place.run(&args.collect::<Vec<_>>());
+        assert_eq!(patch.status, 0, "{}", patch.stderr);
+        patch.stdout
+    }
+
+    /// Lets git apply a patch. The counts of its lines may be wrong.
+    fn apply(&self, patch: &str) {
+        let file = self.peer.home_file("patch");
+        fs::write(&file, patch).unwrap();
+        let patch = file.to_str().unwrap();
+        self.peer.with_git(&["apply", "--recount", "--whitespace=nowarn", patch]);
+    }
+
+    /// Accepts a random hunk with other added lines, if it has some and the console can edit it. Returns whether
+    /// it did.
+    fn edit(&self, id: &str, random: &mut Random) -> bool {
+        let page = self.console.get(&format!("proposal?id={id}"));
+        // Those with a link to the form.
+        let mut hunks = values(&page, "hunk");
+        hunks.retain(|hunk| page.contains(&format!("hunk={hunk}")));
+        let Some(hunk) = hunks.get(random.below(hunks.len())) else { return false };
+        self.console.get(&format!("edit?id={id}&hunk={hunk}&view={}", value_of(&page, "view")));
+        let patch = self.patch(id, &[*hunk].into());
+        let header = patch.find("\n@@ ").unwrap() + 1;
+        let (head, lines) = patch.split_at(header + patch[header..].find('\n').unwrap() + 1);
+        let other = |line: &str| match (line.strip_prefix('+'), random.below(3)) {
+            (Some(line), 1) => format!("+other {line}"),
+            (Some(line), 2) => format!("+one more {line}+{line}"),
+            _ => line.to_owned(),
+        };
+        let text: String = lines.split_inclusive('\n').map(other).collect();
+        if text != lines {
+            self.apply(&format!("{head}{text}"));
+            // A text field has its own line ends.
+            let typed = text.replace("\r\n", "\n").replace('\n', "\r\n");
+            self.decide(id, &[("do", "edit"), ("hunk", hunk), ("text", &typed)]);
+        }
+        text != lines
+    }
+
+    /// Whether something is left to decide.
+    fn is_open(&self, id: &str) -> bool {
+        self.console.get("inbox").contains(id)
+    }
+
     /// Accepts a random subset of the hunks, and lets git apply it.
     fn subset(&self, id: &str, random: &mut Random) {
         let page = self.console.get(&format!("proposal?id={id}"));
@@ -91,14 +140,7 @@ impl Round {
         let (chosen, others): (BTreeSet<&str>, BTreeSet<&str>) =
             all.iter().partition(|_| random.below(2) == 0);
         if !chosen.is_empty() {
-            let hunks = chosen.iter().flat_map(|hunk| ["--hunk", hunk]);
-            let args: Vec<&str> =
-                ["review", "show", id, "--format", "text"].into_iter().chain(hunks).collect();
-            let patch = self.place.run(&args);
-            assert_eq!(patch.status, 0, "{}", patch.stderr);
-            let file = self.peer.home_file("patch");
-            fs::write(&file, &patch.stdout).unwrap();
-            self.peer.with_git(&["apply", "--whitespace=nowarn", file.to_str().unwrap()]);
+            self.apply(&self.patch(id, &chosen));
         }
         let each = |name: &'static str, hunks: &BTreeSet<&str>| -> Vec<(&str, String)> {
             hunks.iter().map(|hunk| (name, (*hunk).to_owned())).collect()
@@ -122,7 +164,7 @@ impl Round {
 
     /// Rejects what is left, so that the next round begins with nothing.
     fn close(&self, id: &str) {
-        if self.console.get("inbox").contains(id) {
+        if self.is_open(id) {
             self.decide(id, &[("do", "reject-all")]);
         }
     }
@@ -132,13 +174,14 @@ impl Round {
 #[expect(clippy::disallowed_methods, clippy::print_stderr, reason = "the number of subsets")]
 fn random_subsets_leave_what_git_apply_leaves() {
     let subsets = std::env::var(SUBSETS_VARIABLE).map_or(SUBSETS, |count| count.parse().unwrap());
-    let (next, compared) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let [next, compared, edits] = [0, 0, 0].map(AtomicUsize::new);
     let work = || loop {
         let begin = next.fetch_add(PER_WORKSPACE, Ordering::Relaxed);
         if begin >= subsets {
             return;
         }
-        let count = compare(begin..subsets.min(begin + PER_WORKSPACE));
+        let (count, edited) = compare(begin..subsets.min(begin + PER_WORKSPACE));
+        edits.fetch_add(edited, Ordering::Relaxed);
         let so_far = compared.fetch_add(count, Ordering::Relaxed) + count;
         eprintln!("{so_far} random subsets have left what git apply leaves");
     };
@@ -146,15 +189,23 @@ fn random_subsets_leave_what_git_apply_leaves() {
     thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
     let compared = compared.into_inner();
     assert!(compared * 10 >= subsets * 9, "{compared}");
+    let edits = edits.into_inner();
+    assert!(edits * 10 >= subsets, "{edits}");
 }
 
-/// Compares the subsets of these seeds. Returns how many of them have changed anything.
-fn compare(seeds: Range<usize>) -> usize {
-    let (mut round, mut compared) = (Round::new(), 0);
+/// Compares the subsets of these seeds. Returns how many of them have changed anything, and how many with an
+/// edited hunk.
+fn compare(seeds: Range<usize>) -> (usize, usize) {
+    let (mut round, mut compared, mut edits) = (Round::new(), 0, 0);
     for seed in seeds {
         let mut random = Random::new(seed);
         let Some(id) = round.hold(&mut random) else { continue };
-        round.subset(&id, &mut random);
+        if random.below(2) == 0 && round.edit(&id, &mut random) {
+            edits += 1;
+        }
+        if round.is_open(&id) {
+            round.subset(&id, &mut random);
+        }
         for path in FILES {
             let of = |place: &Place| fs::read(place.workspace().join(path)).ok();
             assert_eq!(of(&round.place), of(&round.peer), "seed {seed}: {path}");
@@ -163,7 +214,7 @@ fn compare(seeds: Range<usize>) -> usize {
         compared += 1;
     }
     round.session.close();
-    compared
+    (compared, edits)
 }
 
 /// Few different lines, so that a hunk fits in several places.

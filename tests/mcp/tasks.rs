@@ -2,6 +2,7 @@
 //! and clients that guess, repeat and exaggerate.
 
 use std::fs;
+use std::io::BufRead as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -350,6 +351,137 @@ fn a_client_on_standard_input_has_its_results_from_its_next_server() {
     let done = state(&mut session, &ids[0]);
     assert_eq!(done["result"]["isError"], false, "{done}");
     assert_eq!(state(&mut session, &ids[1])["status"], "cancelled");
+}
+
+/// Subscribes to tasks under a role; returns what the server agrees to, and the messages after that.
+fn follow(
+    server: &Server,
+    path: &str,
+    ids: &[&str],
+) -> (Value, impl Iterator<Item = Value> + use<>) {
+    let filter = json!({"notifications": {"taskIds": ids, "toolsListChanged": true}});
+    let stream = server.send(&request(path, "subscriptions/listen", &filter));
+    let lines = stream.lines().map(Result::unwrap);
+    let mut messages = lines.filter(|line| line.contains("jsonrpc")).map(|line| document(&line));
+    let mut agreed = messages.next().unwrap();
+    assert_eq!(agreed["method"], "notifications/subscriptions/acknowledged", "{agreed}");
+    assert_eq!(agreed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 1, "{agreed}");
+    (agreed["params"]["notifications"].take(), messages)
+}
+
+/// The state in a notification of a task.
+fn notified(messages: &mut impl Iterator<Item = Value>) -> Value {
+    let mut message = messages.next().unwrap();
+    assert_eq!(message["method"], "notifications/tasks", "{message}");
+    let meta = message["params"].as_object_mut().unwrap().remove("_meta");
+    assert_eq!(meta, Some(json!({"io.modelcontextprotocol/subscriptionId": 1})), "{message}");
+    message["params"].take()
+}
+
+#[test]
+fn a_client_that_listens_is_notified_of_its_tasks() {
+    let place = place();
+    let server = Server::new(&place, &[]);
+    let ended = task(&server, &slow(1));
+    let result = wait_for(&server, &ended, "completed");
+    let works = task(&server, &slow(3));
+    let unknown = "0".repeat(32);
+    let ids = [&*ended, "../owner", &*works, &*unknown, &*works];
+    let (agreed, mut messages) = follow(&server, "/mcp/one", &ids);
+    assert_eq!(agreed, json!({"toolsListChanged": true, "taskIds": [ended, works]}));
+    // First what they are, which `tasks/get` returns as well, but for the kind of the result.
+    let mut got = result.clone();
+    got.as_object_mut().unwrap().remove("resultType");
+    assert_eq!(notified(&mut messages), got);
+    let state = notified(&mut messages);
+    assert_eq!((&state["taskId"], &state["status"]), (&json!(works), &json!("working")));
+    let states = std::iter::from_fn(|| Some(notified(&mut messages)));
+    let end = { states }.find(|state| state["status"] != "working").unwrap();
+    assert_eq!(end["taskId"], json!(works));
+    let mut got = get(&server, &works);
+    got.as_object_mut().unwrap().remove("resultType");
+    assert_eq!(end, got);
+
+    // Of a question, and of its answer.
+    let asks = task(&server, &confirm());
+    let (agreed, mut messages) = follow(&server, "/mcp/one", &[&asks]);
+    assert_eq!(agreed["taskIds"], json!([asks]));
+    let mut states = std::iter::from_fn(|| Some(notified(&mut messages)));
+    let asked = states.by_ref().find(|state| state["status"] == "input_required").unwrap();
+    assert!(asked["inputRequests"].get("approval-1").is_some(), "{asked}");
+    update(&server, &asks, &json!({"approval-1": {"action": "accept", "content": {}}}));
+    assert!(states.any(|state| state["status"] == "completed"));
+}
+
+#[test]
+fn a_client_is_not_notified_of_tasks_that_are_not_its_own() {
+    let place = place();
+    let server = Server::new(&place, &[]);
+    let id = task(&server, &slow(1));
+    let (agreed, _) = follow(&server, "/mcp/two", &[&id]);
+    assert_eq!(agreed, json!({"toolsListChanged": true, "taskIds": []}));
+    // At most so many; the others are asked for with `tasks/get`.
+    let many: Vec<String> =
+        (0..65).map(|at| if at < 64 { at.to_string() } else { id.clone() }).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(follow(&server, "/mcp/one", &many).0["taskIds"], json!([]));
+    for wrong in [json!({"taskIds": id}), json!({"taskIds": [1]}), json!({"toolsListChanged": 1})] {
+        let params = json!({"notifications": wrong});
+        let refused = ask(&server, &request("/mcp/one", "subscriptions/listen", &params));
+        assert_eq!(refused["error"]["code"], -32602, "{wrong}: {refused}");
+        let said = refused["error"]["message"].as_str().unwrap();
+        assert!(said.starts_with("/notifications: "), "{said}");
+    }
+    let params = json!({"notifications": {"taskIds": [id]}});
+    let plain = Request::post("/mcp/one", "subscriptions/listen", &params);
+    let refused = document(&server.ask(&plain).2)["error"].take();
+    assert_eq!(refused["code"], -32021, "{refused}");
+    assert_eq!(refused["data"]["requiredCapabilities"]["extensions"], json!({EXTENSION: {}}));
+    // Sessions of older revisions have no such method.
+    let mut session = Session::begun(&place, &json!({"extensions": {EXTENSION: {}}}));
+    session.send(
+        &json!({"jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": params}),
+    );
+    assert_eq!(session.answer(7)["error"]["code"], -32601);
+}
+
+/// On standard input, one that cancels its subscription hears nothing more.
+#[test]
+fn a_subscription_on_standard_input_ends_with_its_cancellation() {
+    let place = place();
+    let can = json!({"extensions": {EXTENSION: {}}});
+    let message = |id: u64, method: &str, params: Value| {
+        let mut message = message(method, params);
+        message["id"] = json!(id);
+        message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = can.clone();
+        message
+    };
+    let mut session = Session::new(&place);
+    let slow = json!({"name": "conformance__slow_compute", "arguments": {"seconds": 60}});
+    session.send(&message(1, "tools/call", slow));
+    let task = session.answer(1)["result"]["taskId"].take();
+    let filter = json!({"notifications": {"taskIds": [task]}});
+    session.send(&message(2, "subscriptions/listen", filter));
+    let agreed = session.next_message();
+    assert_eq!(agreed["params"]["notifications"], json!({"taskIds": [task]}), "{agreed}");
+    let state = session.next_message();
+    assert_eq!(
+        (&state["method"], &state["params"]["status"]),
+        (&json!("notifications/tasks"), &json!("working"))
+    );
+    session.send(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}}),
+    );
+    session.send(&message(3, "tasks/cancel", json!({"taskId": task})));
+    assert!(session.answer(3).get("result").is_some());
+    std::thread::sleep(Duration::from_secs(1));
+    session.send(&message(4, "tasks/get", json!({"taskId": task})));
+    let next = session.next_message();
+    assert_eq!(
+        (&next["id"], &next["result"]["status"]),
+        (&json!(4), &json!("cancelled")),
+        "{next}"
+    );
 }
 
 #[test]

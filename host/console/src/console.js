@@ -4,6 +4,13 @@
 const byId = (id) => document.getElementById(id);
 const content = byId("live");
 
+// For links to the console (open.js). A browser may be set to store nothing.
+try {
+  localStorage.setItem("base", new URL(".", location.href).pathname);
+} catch {
+  // Then links say to use this page.
+}
+
 // What has changed.
 
 const reloads = document.body.dataset.reloads.split(" ").filter(Boolean);

@@ -10,7 +10,7 @@ use crate::form::{Fields, address};
 use crate::layout::{Page, facts, line, name, pager, short, text, time};
 use crate::permissions::value;
 use crate::state::Console;
-use cofferdam_core::outcome::Status;
+use cofferdam_core::outcome::{HostCode, Status};
 use cofferdam_engine::journal::{CommitRecord, DecisionRecord, Entry, Event, Record};
 use cofferdam_engine::runtime::blocking;
 
@@ -268,6 +268,27 @@ pub async fn call(console: &Arc<Console>, fields: Fields) -> Page {
     }
 }
 
+/// Why a call did not succeed, if its code is one of the host's, with what its role and its plugin may do.
+fn why(record: &Record) -> Markup {
+    let code = record.code.as_deref().and_then(|code| {
+        let mut all = HostCode::ALL.iter().copied().flatten();
+        all.find(|known| known.as_str() == code)
+    });
+    let Some(code) = code else { return html! {} };
+    html! {
+        h2 { "Why" }
+        p { code { (code.as_str()) } ": " (code.meaning()) " " (code.remedy()) }
+        @if matches!(code, HostCode::Denied(_)) {
+            p {
+                "What is allowed now: " a href="permissions#roles" { "roles" }
+                @if let Some(plugin) = record.plugin() {
+                    ", " a href=(format!("permissions#plugin-{plugin}")) { "the plugin " (name(plugin)) }
+                }
+            }
+        }
+    }
+}
+
 fn of_call(Related { record, nested, other }: &Related) -> Markup {
     let fields = serde_json::to_value(record).unwrap_or(Value::Null);
     let link = |page: &str, id: &String| {
@@ -287,6 +308,7 @@ fn of_call(Related { record, nested, other }: &Related) -> Markup {
     });
     html! {
         (facts(fields.as_object().into_iter().flatten().map(|(name, of)| (name.as_str(), Some(shown(name, of))))))
+        (why(record))
         @if !nested.is_empty() { h2 { "Calls that it made" } (table("The first is the oldest", nested)) }
         @if !other.is_empty() { h2 { "Decisions, events and commits" } (table("The newest first", other)) }
         @for decision in decisions {

@@ -126,6 +126,30 @@ pub fn entered() -> Markup {
     document("Cofferdam", false, &body)
 }
 
+/// The page that a link leads to. It is for every browser, and shows nothing of the workspace: its script leads
+/// on to the console in the browser that has opened it.
+pub fn link() -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Cofferdam" }
+                script src="open.js" defer {}
+            }
+            body { main {
+                h1 { "Cofferdam" }
+                p {
+                    "This browser has not opened the console. Use the page in which it is open, or start "
+                    code { "cofferdam console" } " again."
+                }
+            } }
+        }
+    }
+}
+
 fn document(title: &str, is_complete: bool, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)

@@ -47,7 +47,7 @@ pub async fn show(console: &Arc<Console>, _: Fields) -> Page {
 
 fn roles(roles: &Value) -> Markup {
     html! {
-        h2 { "Roles" }
+        h2 id="roles" { "Roles" }
         section class="scroll" aria-label="Roles" tabindex="0" { table {
             caption { "What calls under a role can use, and where" }
             thead { tr {
@@ -77,7 +77,7 @@ fn of_plugin(plugin: &Value) -> Markup {
         _ => true,
     };
     html! {
-        article class="card" {
+        article class="card" id=[plugin["name"].as_str().map(|name| format!("plugin-{name}"))] {
             h3 { (value(&plugin["name"])) " " small { (value(&plugin["version"])) }
                 " " span class="tag" { @if plugin["came_with_the_host"] == true { "came with the host" } @else { "installed" } }
             }

@@ -27,6 +27,7 @@ use crate::layout::{self, Page};
 use crate::state::{Console, Settings};
 use crate::{bulk, calls, figures, history, inbox, journal, live, permissions, proposal};
 use cofferdam_engine::runtime::blocking;
+use cofferdam_workspace::LINK_PATH;
 
 /// The largest form, in bytes.
 const MAX_FORM_BYTES: usize = 4 << 20;
@@ -68,14 +69,15 @@ pub fn serve(
 ) -> BoxFuture<'static, io::Result<()>> {
     async move {
         let listener = listen(settings.port)?;
-        let access = Access::new(listener.local_addr()?.port())?;
+        let port = listener.local_addr()?.port();
+        let access = Access::new(port)?;
         let address = access.address().unwrap_or_default();
         let console = Arc::new(Console::new(settings, access));
         // Calls wait for an answer from now on, before a page is open.
         let listening = Arc::clone(&console);
         let _open = blocking(move || {
             listening.listener()?;
-            listening.workspace().open_console()
+            listening.workspace().open_console(port)
         })
         .await?;
         let router = router(console);
@@ -145,6 +147,11 @@ fn router(console: Arc<Console>) -> Router {
     let base = console.access.base().to_owned();
     Router::new()
         .route(&base, get(enter))
+        .route(LINK_PATH, get(|| async { layout::html(StatusCode::OK, layout::link()) }))
+        .route(
+            "/open.js",
+            get(|| async { file("text/javascript; charset=utf-8", include_str!("open.js")) }),
+        )
         .nest(base.trim_end_matches('/'), pages)
         .layer(middleware::from_fn_with_state(Arc::clone(&console), check))
         .with_state(console)

@@ -92,7 +92,7 @@ pub(super) fn held(host: &Host, session: &Session) -> io::Result<String> {
     Ok(json!({
         "proposal": own.id,
         "revision": own.revision,
-        "console": host.workspace().has_console(),
+        "console": host.workspace().console_link(&own.id),
         "files": files.collect::<Vec<_>>(),
         "more_files": review.files.len().saturating_sub(MAX_FILES),
     })

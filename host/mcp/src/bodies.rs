@@ -201,8 +201,10 @@ impl Bodies {
     pub async fn take(&self, from: Option<IpAddr>, raw: Raw) -> Result<Taken, Refused> {
         let Raw { text, mut held } = raw;
         if Self::is_small(&text) {
-            let (document, values) = message::counted(&text).map_err(Refused::Malformed)?;
+            let (mut document, values) = message::counted(&text).map_err(Refused::Malformed)?;
             let load = self.small(from, text.len(), values).ok_or(Refused::Full)?;
+            let is_hidden = message::hide(&mut document);
+            let text = if is_hidden { document.to_string().into() } else { text };
             return Ok(Taken { document, text, load });
         }
         let held = match held.take() {

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, Extensions, GetExtensions as _,
-    JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ConstString as _, Extensions,
+    GetExtensions as _, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    SubscriptionsListenRequestMethod,
 };
 use rmcp::service::RequestContext;
 use tokio::sync::{Notify, watch};
@@ -120,7 +121,12 @@ impl Connection {
     /// Adds this connection and the open request to the extensions of a request.
     pub fn stamp(&self, message: &mut ClientJsonRpcMessage) {
         let JsonRpcMessage::Request(message) = message else { return };
-        let listens = matches!(message.request, ClientRequest::SubscriptionsListenRequest(_));
+        let listens = match &message.request {
+            ClientRequest::CustomRequest(request) => {
+                request.method == SubscriptionsListenRequestMethod::VALUE
+            }
+            _ => false,
+        };
         let request = Request { listens, ..Request::default() };
         let extensions = message.request.extensions_mut();
         extensions.insert(self.clone());

@@ -43,12 +43,9 @@ use rmcp::model::{
     Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     Prompt, ReadResourceRequestParams, ReadResourceResponse, Resource, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
+    ServerConfig, Tool, UpdateTaskParams,
 };
-use rmcp::service::{
-    NotificationContext, RequestContext, ServerInitializeError, ServiceExt as _,
-    SubscriptionContext,
-};
+use rmcp::service::{NotificationContext, RequestContext, ServerInitializeError, ServiceExt as _};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -264,6 +261,11 @@ impl Server {
         .boxed()
     }
 
+    /// The name and version that clients get.
+    fn implementation(&self) -> Implementation {
+        Implementation::new("cofferdam", env!("CARGO_PKG_VERSION"))
+    }
+
     /// The maximum size of a message, in bytes.
     fn longest(&self) -> usize {
         self.offer().host.policy().limits().envelope
@@ -315,7 +317,7 @@ impl ServerHandler for Server {
             .enable_tasks()
             .build();
         ServerConfig::new(capabilities)
-            .with_server_info(Implementation::new("cofferdam", env!("CARGO_PKG_VERSION")))
+            .with_server_info(self.implementation())
             .with_instructions(instructions)
     }
 
@@ -368,9 +370,10 @@ impl ServerHandler for Server {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        Err(params::refused(&request))
+        let listened = changes::listen(self, &request, &context).await;
+        listened.unwrap_or_else(|| Err(params::refused(&request)))
     }
 
     async fn list_resources(
@@ -434,17 +437,5 @@ impl ServerHandler for Server {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         self.shared.sessions.add(context.peer, self.role.clone());
-    }
-
-    fn accepted_subscription_filter(
-        &self,
-        requested: &SubscriptionFilter,
-    ) -> Option<SubscriptionFilter> {
-        // The library removes what the capabilities do not name.
-        Some(requested.clone())
-    }
-
-    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        changes::listen(self, &context).await
     }
 }

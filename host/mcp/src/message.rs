@@ -8,7 +8,7 @@ use std::fmt;
 use rmcp::model::{
     CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage,
     ClientRequest, ConstString as _, ErrorCode, InitializeResultMethod, JsonObject,
-    JsonRpcVersion2_0, RequestId,
+    JsonRpcVersion2_0, RequestId, SubscriptionsListenRequestMethod,
 };
 use serde::de::{IgnoredAny, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -107,7 +107,27 @@ pub(super) fn split(text: &[u8]) -> Result<Split, Malformed> {
         );
         return Err(Malformed::of(&Head::of(text), problem));
     }
+    hide(&mut rest);
     Ok(Split { text: rest.to_string(), rest, arguments, values })
+}
+
+/// The parameter that says what a client listens for, and what it is called while it is hidden.
+pub(super) const FILTER: &str = "notifications";
+pub(super) const HIDDEN: &str = "cofferdam/notifications";
+
+/// Hides from the library what a client listens for: it would drop the ids of tasks, and answer the request by
+/// itself. Returns whether the message is such a request.
+pub(super) fn hide(message: &mut Value) -> bool {
+    if message["method"] != SubscriptionsListenRequestMethod::VALUE {
+        return false;
+    }
+    let Some(Value::Object(params)) = message.get_mut("params") else { return false };
+    if !params.get(FILTER).is_some_and(Value::is_object) {
+        return false;
+    }
+    let filter = params.shift_remove(FILTER).unwrap_or_default();
+    params.insert(HIDDEN.to_owned(), filter);
+    true
 }
 
 /// The maximum size of a message without the arguments of a tool, in bytes. Valid ones are far smaller.

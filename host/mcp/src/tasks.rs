@@ -24,7 +24,7 @@ use rmcp::{ErrorData, RoleServer};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::{RwLock, oneshot};
+use tokio::sync::{RwLock, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
@@ -145,6 +145,8 @@ pub(super) struct Task {
     kept: RunningTask,
     cancelled: CancellationToken,
     now: Mutex<Now>,
+    /// Tells those that follow tasks that one has changed.
+    changes: watch::Sender<()>,
 }
 
 /// What changes of a task.
@@ -238,18 +240,32 @@ struct Asked<'a> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let mut now = self.task.now();
-        now.questions.remove(&self.key);
-        now.updated = Timestamp::now();
+        self.task.change(|now| drop(now.questions.remove(&self.key)));
     }
 }
 
 impl Task {
-    fn new(kept: RunningTask, asked: u64, cancelled: CancellationToken) -> Self {
+    fn new(
+        kept: RunningTask,
+        asked: u64,
+        cancelled: CancellationToken,
+        changes: watch::Sender<()>,
+    ) -> Self {
         let updated = kept.record().created;
         let questions = BTreeMap::new();
         let now = Now { updated, message: None, questions, asked, end: None };
-        Self { kept, cancelled, now: Mutex::new(now) }
+        Self { kept, cancelled, now: Mutex::new(now), changes }
+    }
+
+    /// Changes its state, and tells those that follow it.
+    fn change<T>(&self, change: impl FnOnce(&mut Now) -> T) -> T {
+        let changed = {
+            let mut now = self.now();
+            now.updated = Timestamp::now();
+            change(&mut now)
+        };
+        self.changes.send_replace(());
+        changed
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -259,9 +275,7 @@ impl Task {
     /// Notes what the call does at present.
     pub(super) fn says(&self, message: &str) {
         let message = escape_control(&shorten(message, MAX_MESSAGE_BYTES));
-        let mut now = self.now();
-        now.message = Some(message);
-        now.updated = Timestamp::now();
+        self.change(|now| now.message = Some(message));
     }
 
     /// Asks the user of the client, and waits for the answer. A call that was paused can go on in another
@@ -275,16 +289,20 @@ impl Task {
         let asked = {
             let mut now = self.now();
             now.asked += 1;
-            now.updated = Timestamp::now();
-            let asked = now.asked;
-            now.questions.insert(key(asked), (question.clone(), answer));
-            asked
+            now.asked
         };
+        let is_paused = paused.is_some();
+        // A client that sees the question can answer it in a later server.
+        if let Some((state, arguments)) = paused {
+            let question = question.clone();
+            self.waits(Some(Waiting { asked, question, state, arguments })).await;
+        }
         let _asked = Asked { task: self, key: key(asked) };
-        let Some((state, arguments)) = paused else { return answered.await.ok() };
-        self.waits(Some(Waiting { asked, question, state, arguments })).await;
+        self.change(|now| drop(now.questions.insert(key(asked), (question, answer))));
         let answer = answered.await.ok();
-        self.waits(None).await;
+        if is_paused {
+            self.waits(None).await;
+        }
         answer
     }
 
@@ -301,13 +319,11 @@ impl Task {
     /// Passes on the answers to open questions. Others are ignored, as the protocol requires.
     pub(super) fn answer(&self, answers: InputResponses) -> Result<(), ErrorData> {
         for (key, answer) in answers {
-            let mut now = self.now();
-            if !now.questions.contains_key(&key) {
+            if !self.now().questions.contains_key(&key) {
                 continue;
             }
             let answer = parsed(&key, answer)?;
-            if let Some((_, sender)) = now.questions.remove(&key) {
-                now.updated = Timestamp::now();
+            if let Some((_, sender)) = self.change(|now| now.questions.remove(&key)) {
                 // If the call has ended meanwhile, nothing waits for the answer.
                 let _ = sender.send(answer);
             }
@@ -380,6 +396,8 @@ pub(super) fn waiting(kept: &KeptTask) -> Option<Waiting> {
 #[derive(Default)]
 pub(super) struct Tasks {
     known: Mutex<HashMap<TaskId, Known>>,
+    /// Changes whenever one of them does.
+    changes: watch::Sender<()>,
     /// Taken while a task is created or resumed, so that none is unknown in between.
     beginning: RwLock<()>,
 }
@@ -413,6 +431,16 @@ impl Tasks {
             && count(&runs) < MAX_RUNNING
             && count(&of_address) < MAX_TASKS / 4 * 3
             && count(&|task| runs(task) && of_address(task)) < MAX_RUNNING / 4 * 3
+    }
+
+    /// Changes whenever a task does whose call this server makes.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// Whether this server makes the call of a task, or could not keep its end.
+    pub(super) fn is_here(&self, id: &str) -> bool {
+        id.parse().is_ok_and(|id| self.find(&id).is_some())
     }
 
     /// Returns a task whose call is being made, or whose end could not be kept.
@@ -454,7 +482,7 @@ impl Server {
             None
         })?;
         let id = kept.id().clone();
-        let task = Arc::new(Task::new(kept, 0, call.job.cancelled.clone()));
+        let task = Arc::new(Task::new(kept, 0, call.job.cancelled.clone(), tasks.changes.clone()));
         let known = Known { address, ended: None, task: Some(Arc::clone(&task)) };
         tasks.known().insert(id, known);
         Some(task)
@@ -489,6 +517,7 @@ impl Server {
                 known.task = None;
             }
         }
+        task.changes.send_replace(());
     }
 
     /// Goes on with a task whose server has ended; `None` if another process works on it.
@@ -508,9 +537,10 @@ impl Server {
             None
         })?;
         let id = kept.id().clone();
-        let task = Arc::new(Task::new(kept, waiting.asked, call.job.cancelled.clone()));
+        let (tasks, cancelled) = (&self.shared.tasks, call.job.cancelled.clone());
+        let task = Arc::new(Task::new(kept, waiting.asked, cancelled, tasks.changes.clone()));
         let known = Known { address, ended: None, task: Some(Arc::clone(&task)) };
-        self.shared.tasks.known().insert(id, known);
+        tasks.known().insert(id, known);
         Some(task)
     }
 

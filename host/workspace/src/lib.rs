@@ -91,7 +91,9 @@ pub use own::{NOT_MADE_HERE, Own, OwnState, SET_ASIDE, Secret};
 pub use path::or_dot;
 pub use paused::PausedId;
 pub use plugin_cache::CacheKind;
-pub use questions::{AskedQuestion, GivenAnswer, Listener, OpenConsole, Question, QuestionAnswer};
+pub use questions::{
+    AskedQuestion, GivenAnswer, LINK_PATH, Listener, OpenConsole, Question, QuestionAnswer,
+};
 pub use quota::{Exceeded, Quota};
 pub use repository::{Repository, RepositoryError};
 pub use review::{

@@ -31,8 +31,13 @@ const ANSWER: &str = "question-answer";
 /// The file that the answering process locks.
 const LISTENING: &str = "listening";
 
-/// The file that open consoles lock, whether they answer or not.
-const CONSOLE: &str = "console";
+/// How the name of the file of an open console begins, and the domain of its tag. The console locks it,
+/// whether it answers questions or not.
+const CONSOLE: &str = "console-";
+const OPEN_CONSOLE: &str = "open-console";
+
+/// The path of the page that leads from a link to the console.
+pub const LINK_PATH: &str = "/open";
 
 /// How the name of a file begins that is not complete.
 const NEW: &str = "new.";
@@ -198,33 +203,68 @@ impl Workspace {
 
 /// Says to other processes that a console is open, until it is dropped.
 #[derive(Debug)]
-pub struct OpenConsole(#[expect(dead_code, reason = "only held")] LockedFile);
+pub struct OpenConsole {
+    directory: OwnedFd,
+    name: String,
+    /// Locked as long as the console is open.
+    #[expect(dead_code, reason = "only held")]
+    file: LockedFile,
+}
+
+impl Drop for OpenConsole {
+    fn drop(&mut self) {
+        withdraw(&self.directory, &self.name);
+    }
+}
 
 impl Workspace {
-    /// Says to other processes that a console is open for this workspace.
+    /// Says to other processes that a console is open for this workspace, at a port of 127.0.0.1.
     ///
     /// # Errors
     /// I/O errors.
-    pub fn open_console(&self) -> io::Result<OpenConsole> {
-        let directory = own::directory(&*self.own()?, QUESTIONS)?;
-        match disk::create(&directory, CONSOLE) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
+    pub fn open_console(&self, port: u16) -> io::Result<OpenConsole> {
+        let own = self.own()?;
+        let directory = own::directory(&*own, QUESTIONS)?;
+        for (name, is_open) in consoles(&directory)? {
+            if !is_open {
+                withdraw(&directory, &name);
+            }
         }
-        let lock = disk::open(&directory, CONSOLE, OFlags::RDONLY)?;
-        let lock = LockedFile::new(lock, FlockOperation::LockShared)?;
-        lock.map(OpenConsole).ok_or_else(|| io::ErrorKind::WouldBlock.into())
+        let name = format!("{CONSOLE}{}", uuid::Uuid::new_v4());
+        let content = sealed(&own, OPEN_CONSOLE, &name, &port)?;
+        let file =
+            LockedFile::create(&directory, [&format!("{NEW}{name}"), &name], &content, false)?;
+        Ok(OpenConsole { directory, name, file })
     }
 
-    /// Whether a console is open for this workspace. What can't be read is as if there were none.
-    pub fn has_console(&self) -> bool {
-        let own = self.existing_own().ok().flatten();
-        let directory =
-            own.and_then(|own| own::existing_directory(&*own, QUESTIONS).ok().flatten());
-        let lock = directory.and_then(|it| disk::open(&it, CONSOLE, OFlags::RDONLY).ok());
-        let exclusive = FlockOperation::NonBlockingLockExclusive;
-        lock.is_some_and(|lock| disk::try_lock(&lock, exclusive).is_ok_and(|is_free| !is_free))
+    /// Returns the address at which an open console shows a proposal; `None` if no console is open. It has
+    /// no secret: a browser that has not opened the console is not let in. What can't be read is as if there
+    /// were no console.
+    pub fn console_link(&self, proposal: &str) -> Option<String> {
+        let own = self.existing_own().ok().flatten()?;
+        let directory = own::existing_directory(&*own, QUESTIONS).ok().flatten()?;
+        let open = consoles(&directory).ok()?.into_iter().filter(|(_, is_open)| *is_open);
+        let port = |(name, _): (String, bool)| -> Option<u16> {
+            unsealed(&own, &directory, OPEN_CONSOLE, &name, "").ok().flatten()
+        };
+        let port = { open }.find_map(port)?;
+        Some(format!("http://127.0.0.1:{port}{LINK_PATH}?proposal={proposal}"))
     }
+}
+
+/// The files of consoles, and whether each is still open.
+fn consoles(directory: &OwnedFd) -> io::Result<Vec<(String, bool)>> {
+    let mut consoles = Vec::new();
+    for entry in disk::entries(directory)? {
+        let Ok(name) = entry?.name.into_string() else { continue };
+        if name.starts_with(CONSOLE)
+            && let Ok(file) = disk::open(directory, &name, OFlags::RDONLY)
+        {
+            let is_free = disk::try_lock(&file, FlockOperation::NonBlockingLockShared)?;
+            consoles.push((name, !is_free));
+        }
+    }
+    Ok(consoles)
 }
 
 impl AskedQuestion {

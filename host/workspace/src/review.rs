@@ -705,8 +705,12 @@ fn notice(
     let mut lines = Vec::new();
     for verdict in [Verdict::Accept, Verdict::Reject] {
         let count = chosen.count(verdict);
-        let of_all = if count == all { format!("all {all}") } else { format!("{count} of {all}") };
-        let hunks = format!("{of_all} hunks of the proposal {id} of this session");
+        let hunks = match (count, all) {
+            (1, 1) => "the only hunk".to_owned(),
+            _ if count == all => format!("all {all} hunks"),
+            _ => format!("{count} of {all} hunks"),
+        };
+        let hunks = format!("{hunks} of the proposal {id} of this session");
         match verdict {
             _ if count == 0 => {}
             Verdict::Accept => {

@@ -11,6 +11,7 @@
     reason = "a program that measures, on its own files"
 )]
 
+mod console;
 mod files;
 mod mcp;
 mod programs;
@@ -43,7 +44,7 @@ fn main() {
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let setup = Setup::new();
     let mut table = Table::default();
-    let parts: [(&str, Part); 16] = [
+    let parts: [(&str, Part); 18] = [
         ("compile", compile),
         ("call", fresh_call),
         ("threads", threads),
@@ -60,6 +61,8 @@ fn main() {
         ("mcp-pipe", mcp::pipe),
         ("mcp-http", mcp::http),
         ("scripts", mcp::scripts),
+        ("console-pairs", console::pairs),
+        ("console-load", console::load),
     ];
     for (name, part) in parts {
         if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {

@@ -48,7 +48,7 @@ with pydantic_monty.Monty() as pool:
 ";
 
 /// A running server on standard input and output.
-struct Server {
+pub struct Server {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
@@ -57,7 +57,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(mut command: Command, tool: &'static str) -> Self {
+    pub fn start(mut command: Command, tool: &'static str) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let stdin = child.stdin.take().unwrap();
@@ -88,7 +88,7 @@ impl Server {
         (serde_json::from_str(&line).unwrap(), took)
     }
 
-    fn call(&mut self) -> Duration {
+    pub fn call(&mut self) -> Duration {
         self.call_with(&json!({"path": "small"}))
     }
 

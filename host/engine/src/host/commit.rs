@@ -163,9 +163,9 @@ impl Host {
     /// What the caller is told of changes that are held.
     pub(super) fn held_notice(&self, held: &HeldChanges) -> String {
         let HeldChanges { proposal, revision, changes } = held;
-        let console = match self.services.workspace.has_console() {
-            true => "in the console that is open for this workspace",
-            false => "on `cofferdam console`",
+        let console = match self.services.workspace.console_link(&proposal.to_string()) {
+            Some(link) => format!("in the open console ({link})"),
+            None => "on `cofferdam console`".to_owned(),
         };
         format!(
             "held: these changes are not in the workspace yet. They are in the proposal {proposal} \

@@ -80,7 +80,7 @@ impl Summary {
         }
     }
 
-    /// Calls by client and role, and decisions of users.
+    /// Calls by client, role and agent, and decisions of users.
     fn callers(&self) -> Markup {
         let bars = |counts: &BTreeMap<String, u64>| {
             let mut counts: Vec<(&String, &u64)> = counts.iter().collect();
@@ -94,7 +94,7 @@ impl Summary {
         };
         html! {
             @for (title, counts) in [
-                ("Calls by client and role, the most frequent callers", &self.callers),
+                ("Calls by client, role and agent, the most frequent callers", &self.callers),
                 ("Decisions of users, by answer", &self.decisions),
             ] {
                 @if !counts.is_empty() { (chart::bars(title, &bars(counts))) }

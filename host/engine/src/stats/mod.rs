@@ -37,7 +37,7 @@ pub use latency::Figures;
 pub use plugin::PluginUse;
 pub use timeline::{Bucket, Timeline};
 
-use crate::journal::{Entry, Event, Lines};
+use crate::journal::{Entry, Event, Lines, Record};
 use cofferdam_core::outcome::Status;
 use cofferdam_text::shorten;
 use health::Health;
@@ -145,7 +145,7 @@ pub struct Summary {
     pub health: HealthSummary,
     /// The number of commits.
     pub commits: u64,
-    /// The number of calls by client and role: `claude-code 2.1.0 (coder)`.
+    /// The number of calls by client, role and agent: `claude-code 2.1.0 (coder, agent opus)`.
     pub callers: BTreeMap<String, u64>,
     /// The number of decisions of users, by answer: `yes`, `yes, for a pattern`, `no`, `accepted` and so on.
     pub decisions: BTreeMap<String, u64>,
@@ -272,9 +272,7 @@ impl Stats {
                     }
                 }
                 if let Some(client) = &record.client {
-                    let role = record.role.as_ref().map(|role| format!(" ({role})"));
-                    let caller = format!("{client}{}", role.unwrap_or_default());
-                    *named(&mut self.callers, &caller) += 1;
+                    *named(&mut self.callers, &caller(client, record)) += 1;
                 }
                 if let Some(plugin) = record.plugin() {
                     named(&mut self.plugins, plugin).add(record);
@@ -332,6 +330,13 @@ impl Stats {
             lines: self.lines.clone(),
         }
     }
+}
+
+/// The name of who made a call: the client, and its role and agent where there are any.
+fn caller(client: &str, record: &Record) -> String {
+    let agent = record.agent.as_ref().map(|agent| format!("agent {agent}"));
+    let more: Vec<String> = record.role.iter().cloned().chain(agent).collect();
+    if more.is_empty() { client.to_owned() } else { format!("{client} ({})", more.join(", ")) }
 }
 
 impl Tally {

@@ -304,3 +304,27 @@ fn all_formats_are_complete_and_escaped() {
     assert!(nothing.to_html("T").contains("nothing is on record"));
     assert!(nothing.to_text().starts_with("nothing is on record\n"));
 }
+
+#[test]
+fn callers_are_named_by_client_role_and_agent() {
+    let line = |who: serde_json::Value| {
+        let mut call: serde_json::Value =
+            serde_json::from_str(&call("a.b", 1.0, "success")).unwrap();
+        call.as_object_mut().unwrap().extend(who.as_object().unwrap().clone());
+        call.to_string() + "\n"
+    };
+    let log = [
+        json!({"client": "c 1", "role": "coder", "agent": "opus"}),
+        json!({"client": "c 1", "role": "coder"}),
+        json!({"client": "c 1", "agent": "opus"}),
+        json!({"client": "cli"}),
+        json!({"client": "cli"}),
+        json!({}),
+    ]
+    .map(line)
+    .concat();
+    let callers: Vec<(String, u64)> = summary(&log).callers.into_iter().collect();
+    let wanted =
+        [("c 1 (agent opus)", 1), ("c 1 (coder)", 1), ("c 1 (coder, agent opus)", 1), ("cli", 2)];
+    assert_eq!(callers, wanted.map(|(name, count)| (name.to_owned(), count)));
+}

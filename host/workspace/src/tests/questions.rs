@@ -74,11 +74,41 @@ fn an_answer_that_was_written_by_others_or_for_another_question_does_not_count()
 fn open_consoles_are_known() {
     let root = tempfile::tempdir().unwrap();
     let (one, two) = (open(root.path()), open(root.path()));
-    assert!(!one.has_console());
-    let consoles = [one.open_console().unwrap(), two.open_console().unwrap()];
-    assert!(one.has_console() && two.has_console());
+    let link = |port: u16| Some(format!("http://127.0.0.1:{port}/open?proposal=p"));
+    assert_eq!(one.console_link("p"), None);
+    let first = one.open_console(1).unwrap();
+    assert_eq!([one.console_link("p"), two.console_link("p")], [link(1), link(1)]);
+    let second = two.open_console(2).unwrap();
+    drop(first);
+    assert_eq!(one.console_link("p"), link(2));
     // It does not have to be the process that answers.
     assert!(!one.has_listener());
-    drop(consoles);
-    assert!(!two.has_console());
+    drop(second);
+    assert_eq!(two.console_link("p"), None);
+}
+
+#[test]
+fn a_console_that_others_have_written_does_not_count() {
+    let root = tempfile::tempdir().unwrap();
+    let workspace = open(root.path());
+    let console = workspace.open_console(1).unwrap();
+    let directory = root.path().join(OWN).join(QUESTIONS);
+    let file = fs::read_dir(&directory).unwrap().next().unwrap().unwrap().path();
+    let written = fs::read(&file).unwrap();
+    let made_up = directory.join("console-0190a0b0-0000-4000-8000-000000000000");
+    let lock = || {
+        let lock = fs::File::open(&made_up).unwrap();
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+        lock
+    };
+    drop(console);
+    // One that is copied to another name, or has no tag.
+    for content in [&*written, b"22"] {
+        fs::write(&made_up, content).unwrap();
+        let _lock = lock();
+        assert_eq!(workspace.console_link("p"), None);
+    }
+    // The next one removes what a killed one has left.
+    let _console = workspace.open_console(3).unwrap();
+    assert!(!made_up.exists());
 }
