@@ -25,7 +25,8 @@ use crate::store::{BUCKET, S3};
 use crate::support::{Ended, Place, built};
 
 /// How many envelopes are submitted in the tests; `COFFERDAM_FLEET_CALLS` sets another number.
-const CALLS: usize = 200;
+const CALLS_WITH_DIRECTORY: usize = 400;
+const CALLS_WITH_BUCKET: usize = 60;
 
 const HOSTS: usize = 4;
 const CLIENTS: usize = 8;
@@ -398,9 +399,9 @@ fn push_all(place: &Place, store: &Store, workspaces: usize) {
 
 #[expect(clippy::disallowed_methods, reason = "how long to test")]
 #[expect(clippy::print_stderr, reason = "the result of the campaign")]
-fn campaign(place: &Place, network: &Network, store: &Store) {
+fn campaign(place: &Place, network: &Network, store: &Store, usual: usize) {
     let calls = std::env::var("COFFERDAM_FLEET_CALLS").ok();
-    let calls: usize = calls.map_or(CALLS, |calls| calls.parse().unwrap());
+    let calls: usize = calls.map_or(usual, |calls| calls.parse().unwrap());
     let workspaces = (calls / CALLS_PER_WORKSPACE).clamp(1, MAX_WORKSPACES);
     push_all(place, store, workspaces);
     let nats = Nats::start(place, &network.nodes[QUEUE]);
@@ -464,7 +465,7 @@ fn a_fleet_with_a_directory_loses_nothing_and_repeats_nothing() {
         return;
     }
     let (place, network) = (Place::new(), Network::new(STORE + 1));
-    campaign(&place, &network, &Store::directory(&place));
+    campaign(&place, &network, &Store::directory(&place), CALLS_WITH_DIRECTORY);
 }
 
 #[test]
@@ -474,5 +475,5 @@ fn a_fleet_with_a_bucket_loses_nothing_and_repeats_nothing() {
     }
     let (place, network) = (Place::new(), Network::new(STORE + 1));
     let server = S3::start(&place, &network.nodes[STORE]);
-    campaign(&place, &network, &Store::S3(server));
+    campaign(&place, &network, &Store::S3(server), CALLS_WITH_BUCKET);
 }
