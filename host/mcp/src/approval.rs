@@ -25,7 +25,7 @@ use super::slot::MAX_QUESTIONS;
 use super::tasks::{Admitted, Task};
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
 use cofferdam_core::policy::CallPattern;
-use cofferdam_engine::call::Later;
+use cofferdam_engine::call::{Later, Session};
 use cofferdam_engine::host::{Approval, Approver, NOT_OPEN, Proposal, outdated};
 use cofferdam_engine::runtime::blocking;
 use cofferdam_text::escape_control;
@@ -127,8 +127,8 @@ pub(super) struct ClientApprover {
     connection: Connection,
     /// The role that the call is made under.
     role: Option<String>,
-    /// The names of the session and of the client.
-    session: String,
+    session: Session,
+    /// The client, as it names itself.
     client: Option<String>,
     /// Who has answered at a terminal or in the console, for the record.
     elsewhere: OnceLock<String>,
@@ -184,7 +184,7 @@ impl ClientApprover {
             call: Arc::clone(call),
             connection: Connection::of(&context.extensions),
             role: server.role.clone(),
-            session: server.session(&context.extensions).name().to_string(),
+            session: server.session(&context.extensions),
             client: client_name(context),
             elsewhere: OnceLock::new(),
             channel,
@@ -192,6 +192,21 @@ impl ClientApprover {
             question: Mutex::default(),
             reply: Mutex::default(),
         }
+    }
+
+    /// The session of the call.
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The client, as it names itself.
+    pub(super) fn client(&self) -> Option<&str> {
+        self.client.as_deref()
+    }
+
+    /// The connection of the call.
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     /// Returns what the client gets instead of a result.
@@ -324,7 +339,7 @@ impl ClientApprover {
             && CallPattern::exact(&proposal.args).is_some();
         let question = Question {
             tool: proposal.tool.clone(),
-            session: self.session.clone(),
+            session: self.session.name().to_string(),
             client: self.client.clone(),
             role: self.role.clone(),
             text: message(proposal),

@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use super::Server;
 use super::approval::{ClientApprover, QUESTION};
 use super::bodies::Load;
-use super::connection::{self, Connection, Request, client_name};
+use super::connection::{self, Connection, Request};
 use super::offer::Offer;
 use super::results::AnsweredCall;
 use super::tasks::{self, Admitted, End, Found, Job};
@@ -55,7 +55,7 @@ impl Server {
         };
         let is_task = self.is_task(&offer, &request.name);
         let knows_tasks = tasks::are_declared(&context);
-        let arguments = request.arguments.clone().filter(|_| knows_tasks);
+        let arguments = request.arguments.as_ref().filter(|_| knows_tasks).cloned();
         let call = Arc::new(Admitted { arguments, offer, slot, job: Job::default() });
         match (knows_tasks, is_task) {
             (false, false) => self.perform(&call, request, &context).await,
@@ -104,11 +104,15 @@ impl Server {
 
     /// Whether calls of a tool are tasks from their beginning.
     fn is_task(&self, offer: &Offer, tool: &str) -> bool {
+        let policy = offer.host.policy();
+        if !policy.has_tasks() {
+            return false;
+        }
         let role = offer.host.role(self.role.as_deref()).ok().flatten();
         let entry = offer.host.registry().resolve(tool, role);
         entry.is_ok_and(|entry| {
             let subject = entry.subject();
-            offer.host.policy().is_task(subject.plugin, subject.tool)
+            policy.is_task(subject.plugin, subject.tool)
         })
     }
 
@@ -193,8 +197,7 @@ impl Server {
         match ended {
             Ok((answer, _)) if call.job.task().is_some() && is_fault(&answer) => Err(fault(answer)),
             Ok((answer, effects)) => {
-                let session = self.session(&context.extensions);
-                Ok(self.result(offer, (&tool, &session), answer, effects).into())
+                Ok(self.result(offer, (&tool, approver.session()), answer, effects).into())
             }
             Err(refusal) => self.refused(&tool, refusal).map(CallToolResponse::from),
         }
@@ -219,16 +222,17 @@ impl Server {
             approver: Some(Arc::clone(approver) as Arc<dyn Approver>),
             origin: offer.host.telemetry().map(|_| origin(context)).unwrap_or_default(),
             client: connection::client(&context.extensions),
-            session: self.session(&context.extensions),
-            client_name: client_name(context),
+            client_name: approver.client().map(str::to_owned),
             agent: self.shared.agent.clone(),
             hold: self.shared.hold,
             parts: true,
-            ..RunOptions::default()
+            ..RunOptions::of(approver.session().clone())
         };
+        let open = Request::of(&context.extensions);
         let over = CancellationToken::new();
         let mut relayed = std::pin::pin!(relay(&admitted.job, progressed, &over, context));
-        let mut unwanted = std::pin::pin!(self.unwanted(context, admitted));
+        let asked = (&context.ct, &open, approver.connection());
+        let mut unwanted = std::pin::pin!(self.unwanted(asked, admitted));
         let ended = {
             let mut call = std::pin::pin!(make(offer, request, options, &context.extensions));
             loop {
@@ -247,19 +251,21 @@ impl Server {
             tracing::debug!("a client does not take the progress that it asked for");
         }
         if ended.as_ref().is_ok_and(|(answer, _)| !is_cancelled(answer)) {
-            Request::of(&context.extensions).done();
+            open.done();
         }
         ended
     }
 
     /// Waits until a call is cancelled by its client, the end of the connection, the server, or a call
     /// of another client.
-    async fn unwanted(&self, context: &RequestContext<RoleServer>, call: &Admitted) {
-        let connection = Connection::of(&context.extensions);
-        let request = Request::of(&context.extensions);
+    async fn unwanted(
+        &self,
+        (ct, request, connection): (&CancellationToken, &Request, &Connection),
+        call: &Admitted,
+    ) {
         let by_request = async {
             tokio::select! {
-                () = context.ct.cancelled() => {}
+                () = ct.cancelled() => {}
                 () = request.cancelled.cancelled() => {}
                 () = connection.gone.cancelled() => {}
             }

@@ -34,19 +34,16 @@ enum Block<'a> {
 }
 
 fn document(fields: &Map<String, Value>, depth: usize) -> Option<String> {
-    let mut line = Map::new();
-    let mut blocks = Vec::new();
-    for (name, value) in fields {
-        match block(value, depth) {
-            Some(block) => blocks.push((name, block)),
-            None => {
-                line.insert(name.clone(), value.clone());
-            }
-        }
-    }
-    if blocks.is_empty() {
+    let blocks: Vec<Option<Block<'_>>> = fields.values().map(|value| block(value, depth)).collect();
+    if blocks.iter().all(Option::is_none) {
         return None;
     }
+    let line = fields.iter().zip(&blocks).filter(|(_, block)| block.is_none());
+    let line: Map<String, Value> =
+        line.map(|((name, value), _)| (name.clone(), value.clone())).collect();
+    let blocks = fields.keys().zip(blocks);
+    let blocks: Vec<(&String, Block<'_>)> =
+        blocks.filter_map(|(name, block)| Some((name, block?))).collect();
     let mut text = String::new();
     if !line.is_empty() {
         let _ = write!(text, "{}", Value::Object(line));

@@ -2,6 +2,7 @@
 //! it was read.
 
 use std::io::{self, Read as _, Write as _};
+use std::sync::PoisonError;
 
 use rustix::fs::{AtFlags, OFlags};
 
@@ -48,7 +49,10 @@ impl Workspace {
 
     /// Whether there may be notices: if not, no call has to look for those of its session.
     pub fn may_have_notices(&self) -> bool {
-        let own = self.existing_own().ok().flatten();
+        // The directory as it was last found: the call has looked for it before, and reading a notice
+        // looks for it again.
+        let known = self.own.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let own = known.or_else(|| self.existing_own().ok().flatten());
         own.is_some_and(|own| matches!(disk::look(&*own, NOTICES), Ok(Some(_))))
     }
 

@@ -307,6 +307,11 @@ impl Policy {
         pattern::without_tools(&self.ask, tools)
     }
 
+    /// Whether calls of any tool are tasks from their beginning.
+    pub fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
     /// Whether calls of a tool are tasks from their beginning.
     pub fn is_task(&self, plugin: &str, tool: &str) -> bool {
         self.tasks.iter().any(|pattern| pattern.matches(plugin, tool))

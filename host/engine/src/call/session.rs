@@ -2,7 +2,7 @@
 //! the secrets that they have read.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -23,8 +23,8 @@ const MAX_APPROVALS: usize = 100;
 /// session.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
-    /// The name in the journal, and of the proposal that its held changes are.
-    name: Arc<SessionName>,
+    /// The name in the journal, and of the proposal that its held changes are. Made at its first use.
+    name: Arc<OnceLock<SessionName>>,
     /// What the user has approved for later calls.
     approvals: Arc<Mutex<VecDeque<ApprovedCalls>>>,
     /// The commits that its calls have made.
@@ -91,12 +91,12 @@ impl Session {
     /// This session under a name of the user: it continues with what is held for a session of that name.
     #[must_use]
     pub fn named(self, name: SessionName) -> Self {
-        Self { name: Arc::new(name), ..self }
+        Self { name: Arc::new(name.into()), ..self }
     }
 
     /// The name of the session.
     pub fn name(&self) -> &SessionName {
-        &self.name
+        self.name.get_or_init(SessionName::unique)
     }
 
     /// Notes which later calls of a tool (qualified name) the user has approved, and who that was.

@@ -13,9 +13,10 @@ use cofferdam_core::outcome::{DenialCode, Failure};
 /// The guard of a call that is about to be made. The user is not asked about calls that call tools: what
 /// those have done can't be done again.
 pub(super) fn guard(options: &RunOptions, call: &GrantedCall) -> ConsentGuard {
-    let can_ask = options.approver.as_ref().is_some_and(|approver| approver.can_ask());
     let has_rules = !call.permissions.grant.consent.is_empty();
-    ConsentGuard::new(can_ask && has_rules && !call.calls_tools())
+    // Last, since it looks for a program that answers.
+    let can_ask = || options.approver.as_ref().is_some_and(|approver| approver.can_ask());
+    ConsentGuard::new(has_rules && !call.calls_tools() && can_ask())
 }
 
 impl ActiveCall<'_> {

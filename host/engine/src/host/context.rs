@@ -13,7 +13,7 @@ use cofferdam_core::policy::{LimitSettings, Role, Scope};
 use cofferdam_workspace::fair_queue::Client;
 
 /// The options of a run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct RunOptions {
     /// The role of the calls.
     pub role: Option<String>,
@@ -58,11 +58,41 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
+    /// The options of calls in a session, which are the default ones otherwise.
+    pub fn of(session: Session) -> Self {
+        Self {
+            role: None,
+            fail_fast: false,
+            atomic: false,
+            key: None,
+            dry_run: false,
+            limits: LimitSettings::default(),
+            scope: Vec::new(),
+            cancel: None,
+            observer: None,
+            approver: None,
+            client: Client::default(),
+            session,
+            client_name: None,
+            agent: None,
+            hold: false,
+            leave_notices: false,
+            parts: false,
+            origin: Origin::default(),
+        }
+    }
+
     /// Adds who makes the call to its record.
     pub(super) fn name_caller(&self, record: &mut Record) {
         record.client.clone_from(&self.client_name);
         record.session = Some(self.session.name().to_string());
         record.agent.clone_from(&self.agent);
+    }
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self::of(Session::default())
     }
 }
 
