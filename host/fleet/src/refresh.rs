@@ -52,7 +52,8 @@ impl Replica {
     /// the lock of the workspace at most as long as `patience`.
     ///
     /// # Errors
-    /// [`BeginError::Busy`](cofferdam_workspace::BeginError::Busy); those of [`Replica::advance`], of reading objects and of changing the directory.
+    /// [`BeginError::Busy`](cofferdam_workspace::BeginError::Busy); those of [`Replica::advance`], of reading
+    /// objects and of changing the directory.
     pub(crate) async fn bring_up_to_date(&self, patience: Duration) -> Result<bool, FleetError> {
         let Some(workspace) = self.workspace.upgrade() else { return Ok(false) };
         if self.is_unreliable.load(Ordering::Acquire) {

@@ -65,6 +65,8 @@ impl Server {
         reader.read_exact(&mut body)?;
         let mut words = head.split(' ');
         let (method, path) = (words.next().unwrap(), words.next().unwrap());
+        // Google's client escapes them.
+        let path = &path.replace("%2F", "/").replace("%2D", "-").replace("%2E", ".");
         self.requests.lock().unwrap().push(head.clone());
         let is_create = header("if-none-match").is_some_and(|value| value == "*")
             || header("x-goog-if-generation-match").is_some_and(|value| value == "0");
