@@ -133,7 +133,8 @@ impl Address {
             return resolved(&path).map(Self::Directory).map_err(error);
         }
         if text.contains("://") {
-            let why = "there are paths, file:///PATH, s3://BUCKET, gs://BUCKET and az://CONTAINER";
+            let why = "there are paths, file:///PATH, and buckets: s3://BUCKET/PREFIX, gs://... and \
+                       az://...";
             return Err(error(why));
         }
         resolved(&current.join(text)).map(Self::Directory).map_err(error)
