@@ -3,15 +3,13 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use rcgen::{CertificateParams, KeyPair};
-use rustix::process::{Pid, Signal, kill_process};
 
-use crate::fleet::network::Node;
+use crate::fleet::network::{Node, Program};
 use crate::http::server::Authority;
 use crate::support::{Place, built, wait_until};
 
@@ -23,7 +21,7 @@ const SECRET: &str = "secret";
 
 /// A server with one bucket and TLS. It is ended when it is dropped; its files are kept when it is killed.
 pub struct S3 {
-    child: Mutex<Child>,
+    program: Program,
     address: Ipv4Addr,
     ports: Ports,
     /// Its data, its certificate and that of its authority.
@@ -50,8 +48,8 @@ impl S3 {
         fs::write(files.join("certificate.pem"), authority.sign(names, &key).pem()).unwrap();
         fs::write(files.join("key.pem"), key.serialize_pem()).unwrap();
         let ports = Ports::free();
-        let child = Mutex::new(spawn(&files, ports, node));
-        let server = Self { child, address: node.address, ports, files };
+        let program = Program::start(&mut command(&files, ports, node));
+        let server = Self { program, address: node.address, ports, files };
         server.wait();
         server.request(&format!("POST /buckets/{BUCKET}/"), "");
         server
@@ -80,34 +78,22 @@ impl S3 {
 
     /// Removes everything, and starts it again.
     pub fn lose_everything(&self, node: &Node) {
-        self.kill();
+        self.program.kill();
         fs::remove_dir_all(self.files.join("data")).unwrap();
         fs::create_dir(self.files.join("data")).unwrap();
-        self.start_again(node);
+        self.restart(node);
         self.request(&format!("POST /buckets/{BUCKET}/"), "");
-    }
-
-    fn kill(&self) {
-        let mut child = self.child.lock().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    fn start_again(&self, node: &Node) {
-        *self.child.lock().unwrap() = spawn(&self.files, self.ports, node);
-        self.wait();
     }
 
     /// Kills it, and starts it again.
     pub fn restart(&self, node: &Node) {
-        self.kill();
-        self.start_again(node);
+        self.program.restart(&mut command(&self.files, self.ports, node));
+        self.wait();
     }
 
     /// Stops the process as a whole, or lets it go on.
     pub fn freeze(&self, is_frozen: bool) {
-        let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
-        kill_process(Pid::from_child(&self.child.lock().unwrap()), signal).unwrap();
+        self.program.freeze(is_frozen);
     }
 
     /// Waits until it can store objects.
@@ -139,15 +125,6 @@ impl S3 {
     }
 }
 
-impl Drop for S3 {
-    fn drop(&mut self) {
-        let child = self.child.get_mut().unwrap();
-        // It may have ended by itself.
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-}
-
 impl Ports {
     fn free() -> Self {
         let mut ports = std::iter::from_fn(|| {
@@ -161,10 +138,10 @@ impl Ports {
     }
 }
 
-fn spawn(files: &PathBuf, ports: Ports, node: &Node) -> Child {
+fn command(files: &Path, ports: Ports, node: &Node) -> Command {
     let program = built().parent().unwrap().join("clients/store/bin/weed");
     assert!(program.is_file(), "{} is missing; run `cargo xtask test`", program.display());
-    let mut command: Command = node.command(&program);
+    let mut command = node.command(&program);
     let path = |name: &str| files.join(name).to_str().unwrap().to_owned();
     let options = [
         ("dir", path("data")),
@@ -183,7 +160,7 @@ fn spawn(files: &PathBuf, ports: Ports, node: &Node) -> Child {
         ("s3.key.file", path("key.pem")),
     ];
     let options = options.map(|(name, value)| format!("-{name}={value}"));
-    let command = command.arg("server").args(options).current_dir(files);
-    let command = command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    command.arg("server").args(options).current_dir(files);
+    command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
+    command
 }

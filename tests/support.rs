@@ -120,15 +120,19 @@ impl Place {
     #[expect(clippy::disallowed_methods, reason = "the command is what is tested")]
     pub fn command_at(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(program);
+        self.prepare(command.args(args));
         command
-            .args(args)
+    }
+
+    /// Sets where a command runs, its environment, and its input and output.
+    pub fn prepare(&self, command: &mut Command) {
+        command
             .current_dir(self.workspace())
             .env_clear()
             .env("HOME", self.home())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        command
     }
 
     pub fn home(&self) -> PathBuf {

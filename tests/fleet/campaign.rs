@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -175,7 +175,7 @@ fn serve(
     place: &Place,
     (network, store, nats): (&Network, &Store, &Nats),
     number: usize,
-    clock: Option<&Path>,
+    clock: &Path,
 ) -> Command {
     let node = &network.nodes[number + 1];
     let mut command = node.command(&built().join("cofferdam"));
@@ -189,10 +189,9 @@ fn serve(
         .arg(copies(place, number))
         .arg("--token-file")
         .arg(token);
-    command.current_dir(place.workspace()).env_clear().env("HOME", place.home());
+    place.prepare(&mut command);
     command.envs(store.environment());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    if let (Some(library), Some(clock)) = (clock_library(), clock) {
+    if let Some(library) = clock_library() {
         command.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", clock);
         // The clock that only goes forward, and the times of files, are those of the system.
         command.envs([("DONT_FAKE_MONOTONIC", "1"), ("NO_FAKE_STAT", "1")]);
@@ -409,7 +408,7 @@ fn campaign(place: &Place, network: &Network, store: &Store, usual: usize) {
     (0..HOSTS).for_each(|number| fs::write(clock(number), "+0").unwrap());
     let host = |number| {
         let nats = &nats;
-        Host::of(move || serve(place, (network, store, nats), number, Some(&clock(number))))
+        Host::of(move || serve(place, (network, store, nats), number, &clock(number)))
     };
     let hosts = (0..HOSTS).map(host).collect();
     let clocks = clock_library().iter().flat_map(|_| (0..HOSTS).map(clock)).collect();

@@ -2,18 +2,15 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Stdio};
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use rustix::process::{Pid, Signal, kill_process};
-
-use super::network::Node;
+use super::network::{Node, Program};
 use crate::support::{Place, built, wait_until};
 
 /// A server that is ended when it is dropped. Its files are kept when it is killed.
 pub struct Nats {
-    child: Mutex<Child>,
+    program: Program,
     address: SocketAddr,
     files: PathBuf,
     secret: PathBuf,
@@ -25,8 +22,9 @@ impl Nats {
         let address = SocketAddr::from((node.address, port));
         let (files, secret) = (place.home_file("nats"), place.home_file("fleet.secret"));
         fs::write(&secret, "a secret of the fleet with 32 bytes or more\n").unwrap();
-        let child = Mutex::new(spawn(address, &files, node));
-        Self { child, address, files, secret }
+        let program = Program::start(&mut command(address, &files, node));
+        wait(address);
+        Self { program, address, files, secret }
     }
 
     /// The options with which hosts and clients use it.
@@ -38,45 +36,30 @@ impl Nats {
 
     /// Kills the server.
     pub fn stop(&self) {
-        let mut child = self.child.lock().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
+        self.program.kill();
     }
 
     /// Kills the server, and starts it again.
     pub fn restart(&self, node: &Node) {
-        self.stop();
-        *self.child.lock().unwrap() = spawn(self.address, &self.files, node);
+        self.program.restart(&mut command(self.address, &self.files, node));
+        wait(self.address);
     }
 
     /// Stops the server as a whole, or lets it go on.
     pub fn freeze(&self, is_frozen: bool) {
-        let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
-        kill_process(Pid::from_child(&self.child.lock().unwrap()), signal).unwrap();
+        self.program.freeze(is_frozen);
     }
 }
 
-impl Drop for Nats {
-    fn drop(&mut self) {
-        let child = self.child.get_mut().unwrap();
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-}
-
-fn spawn(address: SocketAddr, files: &PathBuf, node: &Node) -> Child {
+fn command(address: SocketAddr, files: &Path, node: &Node) -> Command {
     let program = built().parent().unwrap().join("clients/store/bin/nats-server");
     assert!(program.is_file(), "{} is missing; run `cargo xtask test`", program.display());
     let (ip, port) = (address.ip().to_string(), address.port().to_string());
-    let child = node
-        .command(&program)
-        .args(["--jetstream", "--addr", &ip, "--port", &port, "--store_dir"])
-        .arg(files)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = node.command(&program);
+    command.args(["--jetstream", "--addr", &ip, "--port", &port, "--store_dir"]).arg(files);
+    command
+}
+
+fn wait(address: SocketAddr) {
     wait_until(|| TcpStream::connect(address).is_ok());
-    child
 }

@@ -10,6 +10,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::support::wait_until;
 
 /// Set in the process that [`isolated`] starts.
@@ -108,6 +110,47 @@ impl Network {
             cut.remove(&pair)
         };
     }
+}
+
+/// A server of another project. It is killed when it is dropped.
+pub struct Program(Mutex<Child>);
+
+impl Program {
+    /// Starts it, without input and output.
+    pub fn start(command: &mut Command) -> Self {
+        Self(Mutex::new(spawn(command)))
+    }
+
+    pub fn kill(&self) {
+        let mut child = self.0.lock().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Kills it, and starts it again by a command.
+    pub fn restart(&self, command: &mut Command) {
+        self.kill();
+        *self.0.lock().unwrap() = spawn(command);
+    }
+
+    /// Stops the process as a whole, or lets it go on.
+    pub fn freeze(&self, is_frozen: bool) {
+        let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(&self.0.lock().unwrap()), signal).unwrap();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let child = self.0.get_mut().unwrap();
+        // It may have ended by itself.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn spawn(command: &mut Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 /// Starts a process that has a network namespace of its own, and does nothing.

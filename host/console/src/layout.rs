@@ -101,7 +101,12 @@ impl Page {
                 }
             }
         };
-        html(self.status, document(&self.title, true, &body))
+        let head = html! {
+            link rel="icon" href="icon.svg" type="image/svg+xml";
+            link rel="stylesheet" href="console.css";
+            script src="console.js" defer {}
+        };
+        html(self.status, document(&html! { (line(&self.title)) " · Cofferdam" }, &head, &body))
     }
 }
 
@@ -120,37 +125,34 @@ const KEYS: [(&str, &str); 9] = [
 
 /// The page after the token was taken; it leads to the inbox.
 pub fn entered() -> Markup {
+    let head = html! {
+        link rel="icon" href="icon.svg" type="image/svg+xml";
+        meta http-equiv="refresh" content="0; url=inbox";
+    };
     let body = html! {
         body { main { h1 { "Cofferdam" } p { a href="inbox" { "Open the console" } } } }
     };
-    document("Cofferdam", false, &body)
+    document(&html! { "Cofferdam" }, &head, &body)
 }
 
 /// The page that a link leads to. It is for every browser, and shows nothing of the workspace: its script leads
 /// on to the console in the browser that has opened it.
 pub fn link() -> Markup {
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "Cofferdam" }
-                script src="open.js" defer {}
+    let head = html! { script src="open.js" defer {} };
+    let body = html! {
+        body { main {
+            h1 { "Cofferdam" }
+            p {
+                "This browser has not opened the console. Use the page in which it is open, or start "
+                code { "cofferdam console" } " again."
             }
-            body { main {
-                h1 { "Cofferdam" }
-                p {
-                    "This browser has not opened the console. Use the page in which it is open, or start "
-                    code { "cofferdam console" } " again."
-                }
-            } }
-        }
-    }
+        } }
+    };
+    document(&html! { "Cofferdam" }, &head, &body)
 }
 
-fn document(title: &str, is_complete: bool, body: &Markup) -> Markup {
+/// A whole page; `head` is the rest of its head.
+fn document(title: &Markup, head: &Markup, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -158,14 +160,8 @@ fn document(title: &str, is_complete: bool, body: &Markup) -> Markup {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (line(title)) " · Cofferdam" }
-                link rel="icon" href="icon.svg" type="image/svg+xml";
-                @if is_complete {
-                    link rel="stylesheet" href="console.css";
-                    script src="console.js" defer {}
-                } @else {
-                    meta http-equiv="refresh" content="0; url=inbox";
-                }
+                title { (title) }
+                (head)
             }
             (body)
         }
