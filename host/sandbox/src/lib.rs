@@ -23,9 +23,10 @@
 //! The pipe to the helper stays open during the run; when it closes, because the caller cancelled
 //! or the host died, the run is killed.
 //!
-//! In tier A, the helper enters all namespaces but that of mounts before it has its request, unless it is
-//! root: then they depend on the owner of the files. So a helper that is kept ready
-//! ([`Helper::kept_ready`]) has done that already.
+//! A helper that is kept ready ([`Helper::kept_ready`]) has made the namespaces of its run in tier A before it
+//! has its request. They depend on the owner of the files if it is root: the one of the run before. Such
+//! helpers are forked by another process of the executable, since to load it takes longer than to set up a
+//! run.
 //!
 //! In tier A, the host and the supervisor can exchange sockets of the run's loopback interface while it
 //! runs ([`Loopback`]): so the host connects programs of several runs, and nothing else reaches them.
@@ -96,6 +97,7 @@ pub use report::{Attempt, Captured, End, Limit, Report, Stream};
 pub use run::{Canceller, Helper, Running, Sandbox};
 #[cfg(unix)]
 pub use usage::{Usage, usage};
+use wire::Preparation;
 pub use worker::{Bounds, WorkError, run_if_worker};
 
 /// Returns all known system calls as a Markdown document generated from the filter's tables: which
@@ -110,16 +112,21 @@ pub fn system_calls() -> String {
 #[must_use = "a helper that goes on would do the work of the host, and start helpers of its own"]
 pub fn run_if_helper() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    let is_helper = arguments.next().is_some_and(|argument| argument == wire::HELPER_ARGUMENT);
-    let prepares = arguments.next().is_some_and(|argument| argument == wire::PREPARE_ARGUMENT);
-    is_helper.then(|| match help(prepares) {
+    if arguments.next()? != wire::HELPER_ARGUMENT {
+        return None;
+    }
+    let preparation = match arguments.next() {
+        Some(kind) if kind == wire::FORK_SERVER_ARGUMENT => system::fork_server::serve(),
+        _ => Ok(Some(Preparation::Nothing)),
+    };
+    Some(match preparation.and_then(|preparation| preparation.map_or(Ok(()), help)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE, // The host sees that there is no answer.
     })
 }
 
-fn help(prepares: bool) -> io::Result<()> {
-    let Some(place) = system::begin(prepares).transpose() else { return Ok(()) };
+fn help(preparation: Preparation) -> io::Result<()> {
+    let Some(place) = system::begin(preparation).transpose() else { return Ok(()) };
     let mut stdin = io::stdin().lock();
     let request = wire::read_document(&mut stdin)?;
     let input = match &request {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use crate::loopback::Reply;
-use crate::wire::{Answer, Request};
+use crate::wire::{Answer, Preparation, Request};
 use crate::{SandboxError, Stream};
 
 /// Returns the executable for [`Helper::current`](crate::Helper::current).
@@ -48,8 +48,36 @@ pub(crate) struct Place;
 ///
 /// # Errors
 /// None.
-pub(crate) fn begin(_prepares: bool) -> Result<Option<Place>, SandboxError> {
+pub(crate) fn begin(_: Preparation) -> Result<Option<Place>, SandboxError> {
     Ok(Some(Place))
+}
+
+pub(crate) mod fork_server {
+    use std::io;
+    use std::os::fd::BorrowedFd;
+    use std::os::unix::net::UnixStream;
+
+    use crate::wire::Preparation;
+
+    /// Refuses every request: each helper is started by itself.
+    ///
+    /// # Errors
+    /// Always.
+    pub(crate) fn request(
+        _: &UnixStream,
+        _: Preparation,
+        _: [BorrowedFd<'_>; 2],
+    ) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Ends at once.
+    ///
+    /// # Errors
+    /// None.
+    pub(crate) fn serve() -> io::Result<Option<Preparation>> {
+        Ok(None)
+    }
 }
 
 /// Refuses every request except the one for facts.

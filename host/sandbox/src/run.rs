@@ -1,15 +1,16 @@
 //! The host's side of a run: starts the helper, writes its request, cancels it, reads its report.
 
-use std::io::{self, Write as _};
+use std::io::{self, PipeReader, PipeWriter, Write as _};
 use std::net::{Shutdown, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::wire::{self, Answer, HELPER_ARGUMENT, PREPARE_ARGUMENT, Request};
+use crate::system::fork_server;
+use crate::wire::{self, Answer, FORK_SERVER_ARGUMENT, HELPER_ARGUMENT, Preparation, Request};
 use crate::{Command, Loopback, Probe, Report, SandboxError, Stream, Tier};
 
 /// How long the host waits for sockets of the helper, which needs some milliseconds.
@@ -19,16 +20,23 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Helper {
     program: PathBuf,
-    /// The helper of the next run, if one is kept ready.
-    ready: Option<Arc<Mutex<Option<Ready>>>>,
+    /// What is kept for the next runs, if anything is.
+    kept: Option<Arc<Mutex<Kept>>>,
+}
+
+/// What is kept for the next runs.
+#[derive(Debug, Default)]
+struct Kept {
+    server: Option<ForkServer>,
+    ready: Option<Ready>,
 }
 
 /// A helper that waits for its request.
 #[derive(Debug)]
 struct Ready {
     helper: Running,
-    /// Whether it has entered the namespaces of a run.
-    is_prepared: bool,
+    /// What it has done before.
+    preparation: Preparation,
 }
 
 impl Helper {
@@ -39,14 +47,15 @@ impl Helper {
 
     /// Uses another executable, which must call [`run_if_helper`](crate::run_if_helper) first.
     pub fn at(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), ready: None }
+        Self { program: program.into(), kept: None }
     }
 
-    /// Starts the helper of the next run while a run begins, so that the next one starts sooner. One
-    /// process more waits then, until the last copy of this value is dropped or this process ends.
+    /// Starts the helper of the next run while a run begins, so that the next one starts sooner. Two
+    /// processes more wait then, this helper and the one that forks helpers, until the last copy of this
+    /// value is dropped or this process ends.
     #[must_use]
     pub fn kept_ready(self) -> Self {
-        Self { ready: Some(Arc::default()), ..self }
+        Self { kept: Some(Arc::default()), ..self }
     }
 
     /// Finds out what this system offers. It takes some ten milliseconds; the result does not
@@ -84,54 +93,100 @@ impl Helper {
 
     /// Sends a request to a helper: to the one that is kept ready, if there is one.
     fn start(&self, request: &Request, input: &[u8]) -> Result<Running, SandboxError> {
-        let prepares = can_be_prepared(request);
-        let ready = self.ready.as_ref().and_then(|ready| locked(ready).take());
-        let ready = ready.filter(|ready| ready.is_prepared == prepares).map(|ready| ready.helper);
+        let preparation = Preparation::of(request);
+        let ready = self.kept.as_ref().and_then(|kept| locked(kept).ready.take());
+        // One that has entered the namespaces of a run can do nothing else.
+        let serves = |ready: &Ready| {
+            ready.preparation == preparation || ready.preparation != Preparation::Enter
+        };
+        let ready = ready.filter(serves).map(|ready| ready.helper);
         // One that was killed takes no request.
         let ready = ready.filter(|helper| helper.control.request(request, input).is_ok());
         let running = match ready {
             Some(ready) => ready,
             None => {
-                let running = self.spawn(prepares)?;
+                let running = self.spawn(preparation)?;
                 running.control.request(request, input)?;
                 running
             }
         };
-        if let Some(ready) = &self.ready
-            && let Ok(helper) = self.spawn(prepares)
+        if let Some(kept) = &self.kept
+            && let Ok(helper) = self.spawn(preparation)
         {
-            locked(ready).get_or_insert(Ready { helper, is_prepared: prepares });
+            locked(kept).ready.get_or_insert(Ready { helper, preparation });
         }
         Ok(running)
     }
 
-    /// Starts a helper, which waits for its request; with `prepares`, in the namespaces of its run.
-    fn spawn(&self, prepares: bool) -> Result<Running, SandboxError> {
-        let pair = UnixStream::pair().and_then(|pair| {
+    /// Starts a helper, which waits for its request. One that is forked prepares its run.
+    fn spawn(&self, preparation: Preparation) -> Result<Running, SandboxError> {
+        let streams = UnixStream::pair().and_then(|pair| {
             pair.1.set_read_timeout(Some(HELPER_TIMEOUT))?;
-            Ok(pair)
+            Ok((pair, io::pipe()?))
         });
-        let (helper, host) = pair.map_err(|error| failed(error.to_string()))?;
-        let started = self
-            .command()
-            .arg(HELPER_ARGUMENT)
-            .args(prepares.then_some(PREPARE_ARGUMENT))
-            .stdin(OwnedFd::from(helper))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut child = started.map_err(|error| {
+        let ((input, host), (stdout, output)) =
+            streams.map_err(|error| failed(error.to_string()))?;
+        let is_forked = self.kept.as_ref().is_some_and(|kept| {
+            self.fork(&mut locked(kept).server, preparation, &input, &output).is_ok()
+        });
+        let child = match is_forked {
+            true => None,
+            false => Some(self.execute(None, OwnedFd::from(input).into(), output.into())?),
+        };
+        let control = Canceller::new(host);
+        Ok(Running { child, stdout: Some(stdout), control, proxy: None, loopback: None })
+    }
+
+    /// Has a helper forked by the server, which is started if it does not run.
+    fn fork(
+        &self,
+        server: &mut Option<ForkServer>,
+        preparation: Preparation,
+        input: &UnixStream,
+        output: &PipeWriter,
+    ) -> Result<(), SandboxError> {
+        let streams = [input.as_fd(), output.as_fd()];
+        let request =
+            |server: &ForkServer| fork_server::request(&server.host, preparation, streams);
+        if server.as_ref().is_some_and(|server| request(server).is_ok()) {
+            return Ok(());
+        }
+        let (input, host) = UnixStream::pair().map_err(|error| failed(error.to_string()))?;
+        let input = OwnedFd::from(input).into();
+        let child = self.execute(Some(FORK_SERVER_ARGUMENT), input, Stdio::null())?;
+        let server = server.insert(ForkServer { child, host });
+        request(server).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Starts the executable as a helper.
+    fn execute(
+        &self,
+        kind: Option<&str>,
+        input: Stdio,
+        output: Stdio,
+    ) -> Result<Child, SandboxError> {
+        let mut command = self.command();
+        command.arg(HELPER_ARGUMENT).args(kind);
+        let started = command.stdin(input).stdout(output).stderr(Stdio::null()).spawn();
+        started.map_err(|error| {
             failed(format!("{} can't be started: {error}", self.program.display()))
-        })?;
-        let stdout = child.stdout.take();
-        Ok(Running { child, stdout, control: Canceller::new(host), proxy: None, loopback: None })
+        })
     }
 }
 
-/// Whether a helper can enter the namespaces of a run before it has the request. Those of root depend on
-/// the owner of the files that the program works on.
-fn can_be_prepared(request: &Request) -> bool {
-    matches!(request, Request::Run { tier: Tier::A, .. }) && !rustix::process::getuid().is_root()
+/// A process that forks helpers. It ends when this is dropped.
+#[derive(Debug)]
+struct ForkServer {
+    child: Child,
+    host: UnixStream,
+}
+
+impl Drop for ForkServer {
+    fn drop(&mut self) {
+        // If either fails, the server has ended.
+        let _ = self.host.shutdown(Shutdown::Both);
+        let _ = self.child.wait();
+    }
 }
 
 /// Runs programs by a helper, in a tier that works on this system.
@@ -214,8 +269,9 @@ impl Sandbox {
 /// A running program. Dropping it cancels the run and waits for its end.
 #[derive(Debug)]
 pub struct Running {
-    child: Child,
-    stdout: Option<ChildStdout>,
+    /// `None` if the fork server has started it.
+    child: Option<Child>,
+    stdout: Option<PipeReader>,
     control: Canceller,
     proxy: Option<TcpListener>,
     loopback: Option<Loopback>,
@@ -263,21 +319,29 @@ impl Running {
     fn answer(mut self, sink: impl FnMut(Stream, &[u8])) -> Result<Answer, SandboxError> {
         let Some(mut stdout) = self.stdout.take() else { return Err(unexpected()) };
         let answer = wire::read_answer(&mut stdout, sink);
-        // In tier A, the helper ends when the last process of the namespace has.
-        let status = self.child.wait();
+        let status = ended(&mut stdout, &mut self.child);
         answer.map_err(|error| match status {
-            Ok(status) => failed(format!("no report ({error}); it ended with {status}")),
-            Err(_) => failed(format!("no report ({error})")),
+            Some(status) => failed(format!("no report ({error}); it ended with {status}")),
+            None => failed(format!("no report ({error})")),
         })?
     }
+}
+
+/// Waits until a helper has ended: then its output ends. In tier A, it ends when the last process of the
+/// namespace has. Returns its status, unless another process has started it.
+fn ended(stdout: &mut PipeReader, child: &mut Option<Child>) -> Option<ExitStatus> {
+    // After an error, there is nothing to wait for.
+    let _ = io::copy(stdout, &mut io::sink());
+    child.as_mut()?.wait().ok()
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.control.cancel();
-        self.stdout = None; // The report is not read.
-        // After `answer`, the child has exited already.
-        let _ = self.child.wait();
+        // After `answer`, it has ended already.
+        if let Some(mut stdout) = self.stdout.take() {
+            ended(&mut stdout, &mut self.child);
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! output and standard error.
 
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,11 +18,80 @@ use crate::{Attempt, Captured, Cgroup, Command, End, Report, SandboxError, Strea
 /// The first argument of a helper process.
 pub(crate) const HELPER_ARGUMENT: &str = "--cofferdam-sandbox-helper";
 
-/// The second argument of a helper that enters the namespaces of its run before it has the request.
-pub(crate) const PREPARE_ARGUMENT: &str = "--prepare";
+/// The second argument of a process that forks helpers.
+pub(crate) const FORK_SERVER_ARGUMENT: &str = "--fork-server";
+
+/// The size of a [`Preparation`] in bytes.
+pub(crate) const PREPARATION_BYTES: usize = 9;
 
 /// The largest document that is read, in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
+
+/// What a helper does before it has its request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Preparation {
+    /// Nothing.
+    Nothing,
+    /// It enters the namespaces of a run, in which the user keeps its id.
+    Enter,
+    /// It makes the namespaces of a run of root on files of this owner.
+    MakeFor(Owner),
+}
+
+/// The user and the group that own files, by their ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl Owner {
+    /// Returns the owner of the files that a command works on if this process is root, and if the command
+    /// can run as a user: it can't with an overlay, which writes as the user that mounted it.
+    pub(crate) fn of(command: &Command) -> Option<Self> {
+        if !rustix::process::getuid().is_root() || command.overlay.is_some() {
+            return None;
+        }
+        let place = command.writable.first().unwrap_or(&command.directory);
+        let metadata = std::fs::metadata(place).ok()?;
+        Some(Self { uid: metadata.uid(), gid: metadata.gid() })
+    }
+}
+
+impl Preparation {
+    /// What is of use for a request. A helper can serve it with any other preparation as well, unless it
+    /// enters the namespaces.
+    pub(crate) fn of(request: &Request) -> Self {
+        match request {
+            Request::Run { command, tier: Tier::A, .. } => match Owner::of(command) {
+                Some(owner) => Self::MakeFor(owner),
+                None if rustix::process::getuid().is_root() => Self::Nothing,
+                None => Self::Enter,
+            },
+            _ => Self::Nothing,
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; PREPARATION_BYTES] {
+        let (kind, Owner { uid, gid }) = match self {
+            Self::Nothing => (0, Owner { uid: 0, gid: 0 }),
+            Self::Enter => (1, Owner { uid: 0, gid: 0 }),
+            Self::MakeFor(owner) => (2, owner),
+        };
+        let ([a, b, c, d], [e, f, g, h]) = (uid.to_le_bytes(), gid.to_le_bytes());
+        [kind, a, b, c, d, e, f, g, h]
+    }
+
+    pub(crate) fn from_bytes([kind, a, b, c, d, e, f, g, h]: [u8; PREPARATION_BYTES]) -> Self {
+        let owner =
+            Owner { uid: u32::from_le_bytes([a, b, c, d]), gid: u32::from_le_bytes([e, f, g, h]) };
+        match kind {
+            1 => Self::Enter,
+            2 => Self::MakeFor(owner),
+            _ => Self::Nothing,
+        }
+    }
+}
 
 /// A request of the host to a helper.
 #[derive(Debug, Serialize, Deserialize)]

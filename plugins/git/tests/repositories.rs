@@ -459,6 +459,26 @@ const PLANTS: &[Plant] = &[
         },
     },
     Plant {
+        name: "a configuration of the working tree alone",
+        runs_with_plain_git: true,
+        plant: |repository| {
+            attribute(repository, "filter=x");
+            let filter = format!("[filter \"x\"]\n\tclean = {}\n", repository.planted_program());
+            repository.write(".git/config.worktree", &filter);
+            settings(repository, &[("extensions.worktreeConfig", "true".to_owned())]);
+        },
+    },
+    Plant {
+        name: "a section in capital letters",
+        runs_with_plain_git: true,
+        plant: |repository| {
+            attribute(repository, "filter=x");
+            let filter = format!("[FILTER \"x\"]\n\tCLEAN = {}\n", repository.planted_program());
+            let path = repository.root().join(".git/config");
+            fs::write(&path, fs::read_to_string(&path).unwrap() + &filter).unwrap();
+        },
+    },
+    Plant {
         name: "diff.external",
         runs_with_plain_git: true,
         plant: |repository| {

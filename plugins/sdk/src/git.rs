@@ -8,7 +8,7 @@
 //! | what a repository can contain | how it is disabled |
 //! |---|---|
 //! | `core.fsmonitor`, hooks, `core.pager` | overridden |
-//! | `filter.*.clean`, `.smudge`, `.process` | all names are listed first, then each is overridden |
+//! | `filter.*.clean`, `.smudge`, `.process` | all names are listed first, then each is overridden; nothing is listed where the settings are one file that mentions neither filters nor other files |
 //! | `diff.external`, `diff.*.command`, `diff.*.textconv` | `--no-ext-diff`, `--no-textconv` |
 //! | a missing object that a remote promises: `core.sshCommand`, `core.gitProxy`, `credential.helper`, `ext::` | nothing is fetched, no protocol is allowed |
 //! | a submodule with a configuration of its own | git does not look into submodules |
@@ -17,6 +17,10 @@
 //!
 //! A workspace below the root of a repository is compared by itself: paths are relative to the
 //! workspace, and nothing outside of it is listed. Needs git 2.32 or later.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
 
 use crate::process::{self, Changes, Command, End, Output, Repository};
 use crate::{Context, ToolError, WorkspacePath, shorten};
@@ -55,6 +59,9 @@ const SETTINGS: &[(&str, &str)] = &[
 /// Compares submodules only by their commits, without reading their files.
 const SUBMODULES: &str = "--ignore-submodules=dirty";
 
+/// The maximum size of a file of settings that is searched for filters here, in bytes.
+const SETTINGS_BYTES: u64 = 64 * 1024;
+
 /// Runs commands of git on the workspace's repository with everything overridden that it names.
 pub struct Git {
     repository: Repository,
@@ -70,6 +77,9 @@ impl Git {
     pub fn find(context: &Context) -> Result<Self, ToolError> {
         let repository = repository(context)?;
         let mut git = Self { repository, settings: Vec::new(), environment: Vec::new() };
+        if !git.may_have_filters(context) {
+            return Ok(git);
+        }
         // Only git can list its settings, since configuration files include others.
         let list = ["config", "--list", "--name-only", "-z"];
         let listed = checked(&git.command(&list), &git.repository, context)?;
@@ -78,6 +88,20 @@ impl Git {
         }
         git.settings = filter_overrides(&listed.stdout.bytes)?;
         Ok(git)
+    }
+
+    /// Returns `false` only if no setting of the repository can name a filter. It saves a run of git, which
+    /// takes longer than most of git's own work.
+    fn may_have_filters(&self, context: &Context) -> bool {
+        let directory = context.local_root().join(".git");
+        let is_own = self.repository.git_dir == ".git"
+            && fs::symlink_metadata(&directory).is_ok_and(|metadata| metadata.is_dir())
+            // Otherwise the settings are elsewhere.
+            && is_absent(&directory.join("commondir"));
+        let worktree = directory.join("config.worktree");
+        !is_own
+            || may_name_filters(&directory.join("config"))
+            || (!is_absent(&worktree) && may_name_filters(&worktree))
     }
 
     /// Overrides further settings of the repository, and sets variables of the environment.
@@ -122,6 +146,28 @@ impl Git {
             ..process::command("git", &[&["--no-pager"], arguments].concat())
         }
     }
+}
+
+fn is_absent(path: &Path) -> bool {
+    matches!(fs::symlink_metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Returns `false` only if this is a file of settings that mentions neither filters nor other files. The name
+/// of a section, such as `[filter "x"]`, can't be escaped or divided.
+fn may_name_filters(path: &Path) -> bool {
+    let read = || {
+        if !fs::symlink_metadata(path)?.is_file() {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        File::open(path)?.take(SETTINGS_BYTES + 1).read_to_end(&mut bytes)?;
+        Ok::<_, std::io::Error>((bytes.len() as u64 <= SETTINGS_BYTES).then_some(bytes))
+    };
+    let Ok(Some(bytes)) = read() else { return true };
+    let mentions = |word: &str| {
+        bytes.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    mentions("filter") || mentions("include")
 }
 
 /// Sets a variable, which may be there already.
@@ -299,6 +345,29 @@ mod tests {
         let wanted = wanted.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(filter_overrides(names).unwrap(), wanted);
         assert_eq!(filter_overrides(b"filter.\xff.clean\0").unwrap_err().code, "GitFailed");
+    }
+
+    #[test]
+    fn only_plain_settings_name_no_filters() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config");
+        assert!(may_name_filters(&path), "there is no file");
+        for (text, may) in [
+            ("[core]\n\tbare = false\n[remote \"origin\"]\n\turl = x\n".to_owned(), false),
+            (String::new(), false),
+            ("[Filter \"x\"] clean = y".to_owned(), true),
+            ("[FILTER.x]\nclean = y".to_owned(), true),
+            ("[include]\n\tpath = other".to_owned(), true),
+            ("[IncludeIf \"gitdir:/\"]\n\tpath = other".to_owned(), true),
+            (format!("#{}\n", "x".repeat(SETTINGS_BYTES as usize)), true),
+        ] {
+            fs::write(&path, &text).unwrap();
+            assert_eq!(may_name_filters(&path), may, "{:.40}", text);
+        }
+        let link = directory.path().join("link");
+        fs::write(&path, "").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(may_name_filters(&link));
     }
 
     #[test]

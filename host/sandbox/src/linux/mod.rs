@@ -5,6 +5,7 @@ mod cgroup;
 mod confine;
 mod disk;
 mod executable;
+pub(crate) mod fork_server;
 mod gate;
 mod groups;
 mod lock_down;
@@ -28,11 +29,11 @@ use tempfile::TempDir;
 
 use crate::capture::Capture;
 use crate::redact::Redactor;
-use crate::wire::{Answer, Request};
+use crate::wire::{Answer, Preparation, Request};
 use crate::{Command, Report, SandboxError, Stream, Tier};
 use confine::Confinement;
 use disk::Watch;
-use namespaces::Role;
+use namespaces::{OwnedNamespaces, Role};
 use supervise::Run;
 use syscalls::Filters;
 use tree::Tree;
@@ -48,25 +49,27 @@ pub(crate) fn own_executable() -> PathBuf {
 
 /// Where a helper reads its request.
 pub(crate) enum Place {
-    /// In the namespaces of the host.
-    Host,
+    /// In the namespaces of the host. Root may have made those of a run.
+    Host(Option<OwnedNamespaces>),
     /// In the namespaces of a run in tier A, but with the file tree of the host.
     Prepared,
 }
 
-/// Begins a helper: it detaches itself from its caller, and enters the namespaces of its run if `prepares`
-/// is set. Returns `None` when that run has ended.
+/// Begins a helper: it detaches itself from its caller, and prepares its run. Returns `None` when that run
+/// has ended.
 ///
 /// # Errors
 /// The system refuses a step. A helper then answers its request with the error.
-pub(crate) fn begin(prepares: bool) -> Result<Option<Place>, SandboxError> {
+pub(crate) fn begin(preparation: Preparation) -> Result<Option<Place>, SandboxError> {
     confine::forget_the_caller();
-    if !prepares {
-        return Ok(Some(Place::Host));
-    }
-    Ok(match namespaces::prepare()? {
-        Role::Init => Some(Place::Prepared),
-        Role::Outside => None,
+    Ok(match preparation {
+        Preparation::Nothing => Some(Place::Host(None)),
+        // If that fails, it is tried again when the request is known.
+        Preparation::MakeFor(owner) => Some(Place::Host(OwnedNamespaces::make(owner).ok())),
+        Preparation::Enter => match namespaces::prepare()? {
+            Role::Init => Some(Place::Prepared),
+            Role::Outside => None,
+        },
     })
 }
 
@@ -87,7 +90,7 @@ pub(crate) fn serve(
             executable::complete(&mut command);
             let entered = prepare(&command, Tier::A, input, piece).and_then(|run| {
                 let role = match place {
-                    Place::Host => namespaces::enter(&command)?,
+                    Place::Host(ready) => namespaces::enter(&command, ready)?,
                     Place::Prepared => namespaces::enter_tree(&command).map(|()| Role::Init)?,
                 };
                 Ok((run, role))
@@ -106,7 +109,7 @@ pub(crate) fn serve(
         }
         Request::Try { tier: Tier::A } => {
             let command = Command::new("/", "/usr");
-            match namespaces::enter(&command) {
+            match namespaces::enter(&command, None) {
                 Ok(Role::Outside) => Ok(()),
                 Ok(Role::Init) => answer(try_tier_a(&command)),
                 Err(error) => answer(Err(error)),
@@ -114,6 +117,8 @@ pub(crate) fn serve(
         }
         Request::Try { tier: Tier::B } => answer(try_tier_b(&Command::new("/", "/usr"))),
         Request::Run { mut command, tier: Tier::B, scratch, .. } => {
+            // A process of prepared namespaces would be one of the run.
+            drop(place);
             executable::complete(&mut command);
             // Removed after the answer, since removing what a program leaves there may take a
             // while.

@@ -1,21 +1,21 @@
 //! Tier A: the namespaces of a run, and the first process in them.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, PipeWriter, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::stat;
 use rustix::process::{
     DumpableBehavior, Gid, Pid, PidfdFlags, Signal, Uid, WaitOptions, getgid, getpid, getuid,
-    kill_process, pidfd_open, set_dumpable_behavior, set_parent_process_death_signal, waitpid,
+    pidfd_open, set_dumpable_behavior, set_parent_process_death_signal, waitpid,
 };
 use rustix::thread::{
-    LinkNameSpaceType, UnshareFlags, move_into_link_name_space, set_thread_groups,
+    ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces, set_thread_groups,
     set_thread_res_gid, set_thread_res_uid, unshare_unsafe,
 };
 
 use super::mounts::{self, Sources};
+use crate::wire::Owner;
 use crate::{Command, SandboxError};
 
 /// Which process this is after [`enter`] returns.
@@ -26,31 +26,42 @@ pub(super) enum Role {
     Init,
 }
 
-/// The namespaces that do not depend on the command.
-const ALIKE: UnshareFlags = UnshareFlags::NEWPID
+/// The namespaces that do not depend on the command, except that of processes.
+const ALIKE: UnshareFlags = UnshareFlags::NEWUSER
     .union(UnshareFlags::NEWNET)
     .union(UnshareFlags::NEWIPC)
     .union(UnshareFlags::NEWUTS)
     .union(UnshareFlags::NEWCGROUP);
 
+/// The namespaces of [`ALIKE`], to enter them.
+const ALIKE_TYPES: ThreadNameSpaceType = ThreadNameSpaceType::USER
+    .union(ThreadNameSpaceType::NETWORK)
+    .union(ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION)
+    .union(ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME)
+    .union(ThreadNameSpaceType::CONTROL_GROUP);
+
 /// The user outside of the namespace that root becomes: unused in systemd's list of user ids
 /// (systemd.io/UIDS-GIDS).
 const UNUSED_ID: u32 = 2_000_000_000;
 
-/// Enters new namespaces, with the file tree of a command. Returns twice: in the first process of
-/// the namespaces at once, and in the helper when that process has ended.
+/// Enters new namespaces, with the file tree of a command; `ready` are those that root has prepared.
+/// Returns twice: in the first process of the namespaces at once, and in the helper when that process has
+/// ended.
 ///
 /// # Errors
 /// Returns an error in either process if the system refuses a step.
-pub(super) fn enter(command: &Command) -> Result<Role, SandboxError> {
-    let Some(owner) = Owner::find(command) else {
+pub(super) fn enter(
+    command: &Command,
+    ready: Option<OwnedNamespaces>,
+) -> Result<Role, SandboxError> {
+    let Some((owner, sources)) = OwnedNamespaces::find(command, ready) else {
         let role = prepare()?;
         if let Role::Init = role {
             enter_tree(command)?;
         }
         return Ok(role);
     };
-    let sources = owner.become_it().map_err(|error| setup("namespaces", error))?;
+    owner.enter().map_err(|error| setup("namespaces", error))?;
     let role = start_init()?;
     if let Role::Init = role {
         start(sources, command)?;
@@ -65,14 +76,22 @@ pub(super) fn enter(command: &Command) -> Result<Role, SandboxError> {
 /// As [`enter`].
 pub(super) fn prepare() -> Result<Role, SandboxError> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
-    unshare(UnshareFlags::NEWUSER | ALIKE).map_err(|error| setup("namespaces", error))?;
+    unshare(ALIKE | UnshareFlags::NEWPID).map_err(|error| setup("namespaces", error))?;
     // Only one of the caller's groups is mapped; the kernel requires this before the map is
     // written.
     fs::write("/proc/self/setgroups", "deny")
         .and_then(|()| fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")))
         .and_then(|()| fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")))
         .map_err(|error| setup("a user namespace", error))?;
+    furnish().map_err(|error| setup("namespaces", error))?;
     start_init()
+}
+
+/// Sets up namespaces that were just made.
+fn furnish() -> io::Result<()> {
+    // The only name that every /etc/hosts has.
+    rustix::system::sethostname(b"localhost")?;
+    loopback_up()
 }
 
 /// Shows the file tree of a command to a process that [`prepare`] has returned in.
@@ -102,9 +121,6 @@ fn start_init() -> Result<Role, SandboxError> {
     if poll(&mut ended, Some(&Timespec::default())) != Ok(0) {
         return Ok(Role::Outside);
     }
-    // The only name that every /etc/hosts has.
-    rustix::system::sethostname(b"localhost").map_err(|error| setup("a host name", error))?;
-    loopback_up().map_err(|error| setup("a loopback", error))?;
     Ok(Role::Init)
 }
 
@@ -119,66 +135,80 @@ fn start(sources: Sources, command: &Command) -> Result<(), SandboxError> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| setup("a flag", error))
 }
 
-/// The user that root becomes: inside of a user namespace the owner of the files that it works on,
-/// outside an unused id. As root, it would still own files of root, such as those in `/proc/sys`.
-struct Owner {
-    uid: Uid,
-    gid: Gid,
+/// The namespaces of a run of root, but those of processes and mounts. Root becomes a user: inside of the
+/// user namespace the owner of the files that it works on, outside an unused id. As root, it would still own
+/// files of root, such as those in `/proc/sys`.
+pub(crate) struct OwnedNamespaces {
+    owner: Owner,
     users: OwnedFd,
-    sources: Sources,
+    /// A process in the namespaces, by its number and by a descriptor.
+    process: Pid,
+    descriptor: OwnedFd,
+    /// The process ends when this is closed.
+    open: Option<PipeWriter>,
 }
 
-impl Owner {
-    /// Returns `None` for users other than root, with an overlay (it writes as the user that
-    /// mounted it, and its layers are not mapped), and if a file system does not support mapped
-    /// mounts.
-    fn find(command: &Command) -> Option<Self> {
-        if !getuid().is_root() || command.overlay.is_some() {
-            return None;
-        }
-        let place = stat(command.writable.first().unwrap_or(&command.directory)).ok()?;
-        let (uid, gid) = (Uid::from_raw(place.st_uid), Gid::from_raw(place.st_gid));
-        let users = user_namespace(uid, gid).ok()?;
-        let sources = Sources::gather(command, Some(users.as_fd())).ok()?;
-        Some(Self { uid, gid, users, sources })
-    }
-
-    fn become_it(self) -> io::Result<Sources> {
-        set_thread_groups(&[])?;
-        move_into_link_name_space(self.users.as_fd(), Some(LinkNameSpaceType::User))?;
-        set_thread_res_gid(self.gid, self.gid, self.gid)?;
-        set_thread_res_uid(self.uid, self.uid, self.uid)?;
-        unshare(UnshareFlags::NEWNS | ALIKE)?;
-        mounts::make_private()?;
-        Ok(self.sources)
-    }
-}
-
-/// Creates a user namespace with one user and one group, which are unused ids outside.
-fn user_namespace(uid: Uid, gid: Gid) -> io::Result<OwnedFd> {
-    let (mut ready, done) = io::pipe()?;
-    let Some(child) = fork()? else {
-        let made = set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
-            && unshare(UnshareFlags::NEWUSER).is_ok();
-        let _ = (&done).write_all(&[u8::from(made)]);
-        loop {
-            std::thread::park(); // It waits until it is killed.
-        }
-    };
-    drop(done);
-    let mut made = [0];
-    let namespace = ready.read_exact(&mut made).and_then(|()| {
+impl OwnedNamespaces {
+    /// Makes namespaces for files of this owner.
+    ///
+    /// # Errors
+    /// The system refuses a step.
+    pub(super) fn make(owner: Owner) -> io::Result<Self> {
+        let (mut ready, mut done) = io::pipe()?;
+        let (mut over, open) = io::pipe()?;
+        let Some(child) = fork()? else {
+            drop(open);
+            let made = set_parent_process_death_signal(Some(Signal::KILL)).is_ok()
+                && unshare(ALIKE).is_ok()
+                && furnish().is_ok();
+            let _ = done.write_all(&[u8::from(made)]);
+            let _ = over.read(&mut [0]);
+            // SAFETY: it ends this process, which is a copy of another one.
+            unsafe { libc::_exit(0) }
+        };
+        drop(done);
+        let descriptor = pidfd_open(child, PidfdFlags::empty())?;
+        let mut made = [0];
+        ready.read_exact(&mut made)?;
         if made == [0] {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let process = format!("/proc/{}", child.as_raw_nonzero());
-        fs::write(format!("{process}/uid_map"), format!("{} {UNUSED_ID} 1", uid.as_raw()))?;
-        fs::write(format!("{process}/gid_map"), format!("{} {UNUSED_ID} 1", gid.as_raw()))?;
-        Ok(fs::File::open(format!("{process}/ns/user"))?.into())
-    });
-    kill_process(child, Signal::KILL)?;
-    waitpid(Some(child), WaitOptions::empty())?;
-    namespace
+        let files = format!("/proc/{}", child.as_raw_nonzero());
+        fs::write(format!("{files}/uid_map"), format!("{} {UNUSED_ID} 1", owner.uid))?;
+        fs::write(format!("{files}/gid_map"), format!("{} {UNUSED_ID} 1", owner.gid))?;
+        let users = fs::File::open(format!("{files}/ns/user"))?.into();
+        Ok(Self { owner, users, process: child, descriptor, open: Some(open) })
+    }
+
+    /// Finds or makes the namespaces for a command, and gathers its files. Returns `None` for users other
+    /// than root, with an overlay (it writes as the user that mounted it, and its layers are not mapped),
+    /// and if a file system does not support mapped mounts.
+    fn find(command: &Command, ready: Option<Self>) -> Option<(Self, Sources)> {
+        let owner = Owner::of(command)?;
+        let own = match ready.filter(|ready| ready.owner == owner) {
+            Some(ready) => ready,
+            None => Self::make(owner).ok()?,
+        };
+        let sources = Sources::gather(command, Some(own.users.as_fd())).ok()?;
+        Some((own, sources))
+    }
+
+    fn enter(self) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(self.owner.uid), Gid::from_raw(self.owner.gid));
+        set_thread_groups(&[])?;
+        move_into_thread_name_spaces(self.descriptor.as_fd(), ALIKE_TYPES)?;
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)?;
+        unshare(UnshareFlags::NEWNS | UnshareFlags::NEWPID)?;
+        mounts::make_private()
+    }
+}
+
+impl Drop for OwnedNamespaces {
+    fn drop(&mut self) {
+        self.open = None;
+        let _ = waitpid(Some(self.process), WaitOptions::empty());
+    }
 }
 
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
@@ -188,7 +218,7 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
 }
 
 /// Forks; returns `None` in the child.
-fn fork() -> io::Result<Option<Pid>> {
+pub(super) fn fork() -> io::Result<Option<Pid>> {
     // SAFETY: the helper has one thread, so its memory is consistent in the child.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),

@@ -597,7 +597,7 @@ fn nothing_survives_the_host(setting: &Setting) {
     ]);
     wait_until("the daemon lives", || heart.exists());
     assert!(!place.survivors().is_empty());
-    wait_until("a helper is ready", || place.helpers().len() > 1);
+    wait_until("a helper is ready", || place.helpers().len() > 2);
     host.kill().unwrap();
     host.wait().unwrap();
     wait_until("all are dead", || place.survivors().is_empty());
@@ -623,27 +623,35 @@ fn a_helper_that_is_kept_ready_is_not_missed(setting: &Setting) {
         let command = place.command(&["exit", "3"]);
         assert_eq!(sandbox.start(command).unwrap().wait().unwrap().end, End::Exited(3));
     };
-    // One that is prepared has the first process of its namespaces beside it, which is the younger one.
-    let ready = || {
-        wait_until("a helper is ready", || !place.helpers().is_empty());
+    // The process that forks them, which is the oldest one, and the helper. One that is prepared has the
+    // first process of its namespaces beside it, which is the youngest one.
+    let processes = || {
+        wait_until("a helper is ready", || place.helpers().len() > 1);
         let mut helpers = place.helpers();
         helpers.sort_unstable();
-        assert!(matches!(helpers.len(), 1 | 2), "{helpers:?}");
-        helpers[0]
+        assert!(matches!(helpers.len(), 2 | 3), "{helpers:?}");
+        [helpers[0], helpers[1]]
     };
-    run();
-    let first = ready();
-    run();
-    let second = ready();
-    assert_ne!(first, second, "it was not used");
     // SAFETY: it only sends a signal.
-    assert_eq!(unsafe { libc::kill(second, libc::SIGKILL) }, 0);
-    // Its sockets are open until its processes are zombies, which is later than the end of their memory.
-    let stat = format!("/proc/{second}/stat");
-    wait_until("it is dead", || fs::read_to_string(&stat).unwrap().contains(") Z "));
-    wait_until("its process is dead", || place.helpers().is_empty());
+    let kill = |process| assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
     run();
-    ready();
+    let [server, first] = processes();
+    run();
+    let [same, second] = processes();
+    assert_eq!(server, same);
+    assert_ne!(first, second, "it was not used");
+    kill(second);
+    wait_until("it is dead", || place.helpers() == [server]);
+    run();
+    let [same, _] = processes();
+    assert_eq!(server, same);
+    kill(server);
+    // Its socket is open until it is a zombie, which is later than the end of its memory.
+    let stat = format!("/proc/{server}/stat");
+    wait_until("it is dead", || fs::read_to_string(&stat).unwrap().contains(") Z "));
+    run();
+    wait_until("there is another one", || place.helpers().first().is_some_and(|it| *it != server));
+    run();
     drop(sandbox);
     assert_eq!(place.survivors(), Vec::<String>::new());
 }
