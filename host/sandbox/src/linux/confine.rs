@@ -47,7 +47,7 @@ pub(super) struct Confinement {
     limits: Limits,
     tier: Tier,
     ruleset: Option<RulesetCreated>,
-    filters: Filters,
+    filters: &'static Filters,
 }
 
 impl Confinement {
@@ -56,7 +56,7 @@ impl Confinement {
         limits: &Limits,
         tier: Tier,
         ruleset: RulesetCreated,
-        filters: Filters,
+        filters: &'static Filters,
     ) -> Self {
         Self { limits: limits.clone(), tier, ruleset: Some(ruleset), filters }
     }

@@ -15,8 +15,9 @@ use rustix::stdio::{dup2_stdin, dup2_stdout};
 
 use super::confine;
 use super::namespaces::fork;
+use super::syscalls::Filters;
 use crate::wire::{PREPARATION_BYTES, Preparation};
-use crate::{SandboxError, wire};
+use crate::{SandboxError, Tier, wire};
 
 /// Requests a helper of a fork server, which gets the other end of `server`.
 ///
@@ -44,6 +45,8 @@ pub(crate) fn serve() -> io::Result<Option<Preparation>> {
     confine::forget_the_caller();
     // SAFETY: no handler is installed. The kernel reaps the helpers; they reset this.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    // Compiled once for all helpers. An error comes again when a run needs them.
+    let _ = [Tier::A, Tier::B].map(Filters::of);
     while let Some((preparation, [input, output])) = receive()? {
         match fork() {
             Ok(Some(_)) => {}

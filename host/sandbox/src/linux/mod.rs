@@ -140,13 +140,13 @@ fn confinement_a(command: &Command) -> Result<Confinement, SandboxError> {
         .chain(command.overlay.iter().map(|overlay| overlay.lower.clone()))
         .collect();
     let ruleset = rules::inside(command, &shown)?;
-    Ok(Confinement::new(&command.limits, Tier::A, ruleset, Filters::new(Tier::A)?))
+    Ok(Confinement::new(&command.limits, Tier::A, ruleset, Filters::of(Tier::A)?))
 }
 
 /// The confinement of a program in tier B.
 fn confinement_b(command: &Command, temporary: &Path) -> Result<Confinement, SandboxError> {
     let ruleset = rules::outside(command, temporary)?;
-    Ok(Confinement::new(&command.limits, Tier::B, ruleset, Filters::new(Tier::B)?))
+    Ok(Confinement::new(&command.limits, Tier::B, ruleset, Filters::of(Tier::B)?))
 }
 
 fn try_tier_a(command: &Command) -> Result<Answer, SandboxError> {

@@ -6,6 +6,7 @@ mod table;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 
 use libc::c_long;
 use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompFilter, sock_filter};
@@ -23,12 +24,20 @@ pub(super) struct Filters {
     by_argument: BpfProgram,
 }
 
+/// The filters that were compiled; a process that was forked has those of the other one.
+static COMPILED: [OnceLock<Result<Filters, SandboxError>>; 2] = [OnceLock::new(), OnceLock::new()];
+
 impl Filters {
-    /// Compiles the filters of a tier.
+    /// Returns the filters of a tier.
     ///
     /// # Errors
     /// Returns an error if the compiler does not support the processor.
-    pub(super) fn new(tier: Tier) -> Result<Self, SandboxError> {
+    pub(super) fn of(tier: Tier) -> Result<&'static Self, SandboxError> {
+        let compiled = COMPILED[usize::from(tier == Tier::B)].get_or_init(|| Self::compile(tier));
+        compiled.as_ref().map_err(Clone::clone)
+    }
+
+    fn compile(tier: Tier) -> Result<Self, SandboxError> {
         let failed = |error: BackendError| SandboxError::Unavailable(error.to_string());
         let filter = SeccompFilter::new(
             arguments::refused(tier).map_err(failed)?,
@@ -252,7 +261,7 @@ mod tests {
     #[test]
     fn the_filters_compile() {
         for tier in [Tier::A, Tier::B] {
-            let filters = Filters::new(tier).unwrap();
+            let filters = Filters::of(tier).unwrap();
             assert!(filters.by_number.len() < 4096 && filters.by_argument.len() < 4096);
         }
     }
