@@ -237,6 +237,8 @@ impl Server {
             let mut call = std::pin::pin!(make(offer, request, options, &context.extensions));
             loop {
                 tokio::select! {
+                    // Most calls end before anything else has to be waited for.
+                    biased;
                     ended = &mut call => break ended,
                     // It continues until `over` is cancelled.
                     () = &mut relayed => {}

@@ -41,8 +41,9 @@ impl Host {
         let own = RunContext { options: &options, role: run.role, scope: run.scope };
         let mut ended = tokio::select! {
             biased;
-            never = under_way.watch(self) => match never {},
+            // First: most calls end before anything else has to be waited for.
             ended = self.answer_as((under_way.id(), call), &own, skip, shared) => ended,
+            never = under_way.watch(self) => match never {},
         };
         under_way.name_user(&mut ended);
         ended

@@ -120,6 +120,7 @@ impl Host {
         let control = Arc::clone(&request.context.control);
         let mut running = pin!(self.shared.workers.run(prepared, request));
         tokio::select! {
+            biased;
             answer = &mut running => answer,
             () = cancelled => {
                 control.cancel();
