@@ -296,6 +296,38 @@ fn a_workspace_that_is_idle_is_closed_for_another_one() {
     host.stop();
 }
 
+/// Names that the store does not have close no workspace, and are refused also by a host that can open no
+/// more.
+#[test]
+fn names_that_do_not_exist_close_no_workspace() {
+    let place = Place::new();
+    ["one", "two"].iter().for_each(|name| push(&place, name));
+    let host = Host::start(&place, 1, &["--max-open", "1"]);
+    let read = json!({"tool": "read_file", "path": "a.txt"});
+    assert_eq!(host.put("one", "k1", &read).0, 200);
+    let state = copies(&place, 1).join("one/.cofferdam/store.state");
+    let written = || fs::metadata(&state).unwrap().modified().unwrap();
+    let opened = written();
+    let ask_for_others = || {
+        for number in 0..20 {
+            let name = format!("none-{number}");
+            let (status, body) = host.put(&name, "k1", &read);
+            assert_eq!(status, 404, "{body}");
+            assert_eq!(host.get(&format!("/workspaces/{name}/mcp")).0, 404);
+            assert!(!copies(&place, 1).join(&name).exists());
+        }
+    };
+    // In use a moment ago, and then idle for long enough to be closed.
+    ask_for_others();
+    thread::sleep(Duration::from_millis(1200));
+    ask_for_others();
+    // The state is written when a workspace is closed.
+    assert_eq!(written(), opened);
+    wait_until(|| host.put("two", "k1", &read).0 == 200);
+    assert_ne!(written(), opened);
+    host.stop();
+}
+
 #[test]
 fn a_tenant_has_its_workspaces_and_its_quota() {
     let place = Place::new();

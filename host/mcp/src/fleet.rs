@@ -177,11 +177,29 @@ impl Fleet {
     /// Returns a workspace, after opening it if it is not open yet.
     pub(super) async fn open(&self, name: &str) -> Result<Opened, ServeWorkspaceError> {
         check_name(name)?;
+        if !self.is_open(name) {
+            // Before another one is closed for it.
+            self.look_up(name).await?;
+        }
         let (cell, closed) = self.cell(name)?;
         if let Some(closed) = closed {
             closed.close().await;
         }
         cell.get_or_try_init(|| self.open_copy(name)).await.cloned()
+    }
+
+    fn is_open(&self, name: &str) -> bool {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(name).is_some_and(|it| it.cell.initialized())
+    }
+
+    /// Looks whether the store has a workspace.
+    async fn look_up(&self, name: &str) -> Result<(), ServeWorkspaceError> {
+        let Location { store, access, .. } = &self.location;
+        match Replica::exists(&store.child(name), access).await? {
+            true => Ok(()),
+            false => Err(ServeWorkspaceError::Unknown(name.to_owned())),
+        }
     }
 
     /// Returns the cell of a workspace, and the workspace that is to be closed for it.
@@ -214,9 +232,6 @@ impl Fleet {
     async fn open_copy(&self, name: &str) -> Result<Opened, ServeWorkspaceError> {
         let Location { store, access, copies, secret, .. } = &self.location;
         let address = store.child(name);
-        if !Replica::exists(&address, access).await? {
-            return Err(ServeWorkspaceError::Unknown(name.to_owned()));
-        }
         let directory = create(&copies.join(name))?;
         let workspace = Arc::new(Workspace::open(&directory, secret.clone())?);
         let replica = Replica::open(&workspace, address, access).await?;
