@@ -241,6 +241,29 @@ fn envelopes_are_submitted_to_a_host_or_to_the_queue() {
 }
 
 #[test]
+fn a_queue_without_jetstream_is_waited_for() {
+    let place = Place::new();
+    push(&place, "shop");
+    let nats = Nats::start(&place, &Node::local());
+    let queue = nats.options();
+    let queue = queue.each_ref().map(String::as_str);
+    nats.restart_without_jetstream(&Node::local());
+    let host = Host::start(&place, 1, &queue);
+    let (status, why) = host.get("/ready");
+    assert!(status == 503 && why.contains("no JetStream, or has not started it yet"), "{why}");
+    // Everything else works.
+    assert_eq!(host.put("shop", "k1", &write("a.txt", "x")).0, 200);
+    let request = Request::put("/workspaces/shop/calls/k2", &write("b.txt", "b").to_string());
+    let request = request.with("Prefer", "respond-async");
+    assert_eq!(ask(&request, host.address()).unwrap().0, 503);
+    nats.restart(&Node::local());
+    wait_until(|| host.get("/ready").0 == 200);
+    assert_eq!(ask(&request, host.address()).unwrap().0, 202);
+    wait_until(|| host.get("/workspaces/shop/calls/k2").0 == 200);
+    host.stop();
+}
+
+#[test]
 fn mcp_clients_work_on_any_workspace_of_the_store() {
     let place = Place::new();
     push(&place, "shop");

@@ -237,11 +237,15 @@ fn one(server: &Server, config: StreamableHttpServerConfig, places: &Places) -> 
 
 /// Whether requests should be sent to this host, for balancers and orchestrators.
 async fn ready(State(fleet): State<Option<Arc<Fleet>>>) -> Response {
-    match fleet {
-        Some(fleet) if !fleet.is_ready().await => {
-            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
+    let ready = match fleet {
+        Some(fleet) => fleet.is_ready().await,
+        None => Ok(()),
+    };
+    match ready {
+        Ok(()) => "ok\n".into_response(),
+        Err(why) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")).into_response()
         }
-        _ => "ok\n".into_response(),
     }
 }
 
