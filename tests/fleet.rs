@@ -278,6 +278,11 @@ fn mcp_clients_work_on_any_workspace_of_the_store() {
     };
     call(&one, "shop", "write_file", json!({"path": "new.txt", "content": "by one"}));
     call(&one, "docs", "write_file", json!({"path": "new.txt", "content": "other"}));
+    // Each call is a session of its own, on any host.
+    for host in [&one, &two] {
+        let undone = call(host, "shop", "undo", json!({}));
+        assert!(undone.contains("one call over HTTP since MCP 2026-07-28"), "{undone}");
+    }
     let seen = call(&two, "shop", "read_file", json!({"path": "new.txt"}));
     assert!(seen.contains("by one"), "{seen}");
     let (status, body) = one.get("/workspaces/none/mcp");
