@@ -13,6 +13,7 @@ use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::{CommitError, ExecutedFile, NewFiles, NewTree, Workspace};
 use tokio::runtime::Handle;
 
+use crate::PARALLEL;
 use crate::download::Fetched;
 use crate::error::FleetError;
 use crate::pull::{Incoming, check_room};
@@ -58,7 +59,7 @@ struct Source<'a> {
     runtime: &'a Handle,
 }
 
-/// What was written.
+/// The result of filling a workspace.
 struct Filled {
     written: usize,
     fetched: Fetched,
@@ -138,7 +139,7 @@ impl<'a> Parts<'a> {
             }
             Ok::<_, FleetError>(fetched)
         };
-        let threads = source.store.parallel().min(batches.len());
+        let threads = PARALLEL.min(batches.len());
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             let mut results = threads.into_iter().map(ScopedJoinHandle::join);
@@ -202,7 +203,7 @@ mod tests {
         let address = Address::Directory(objects.path().to_owned());
         let store = Store::open(&address, &access, false).unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        // The same content at several places needs room for each of them.
+        // Each place of a content needs room.
         let large = Item::File(Content { size: 1 << 50, parts: vec![Digest::of(b"x")] });
         let items = [
             ("d", &Item::Directory),

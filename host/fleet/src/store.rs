@@ -32,7 +32,6 @@ use rustix::io::Errno;
 use tokio::runtime::Handle;
 use url::Url;
 
-use crate::PARALLEL;
 use crate::commit::{MAX_COMMIT_BYTES, MAX_MARKER_BYTES, Marker, StoredCommit};
 use crate::error::FleetError;
 
@@ -319,15 +318,6 @@ impl Store {
         match self.local(&object_path(digest)) {
             Some(path) => checked(read_local(&path, size), digest, size),
             None => runtime.block_on(self.object(digest, size)),
-        }
-    }
-
-    /// How many objects are read at a time, at most: as many as there are processors if the store is
-    /// local, since nothing waits for an answer then.
-    pub(crate) fn parallel(&self) -> usize {
-        match self.directory {
-            Some(_) => std::thread::available_parallelism().map_or(1, usize::from).min(PARALLEL),
-            None => PARALLEL,
         }
     }
 

@@ -178,7 +178,7 @@ fn a_clone_knows_what_a_pull_knows() {
     assert_eq!(scene.tree("cloned"), scene.tree("a"));
     let counts = |it: &Pulled| (it.number, it.new_commits, it.written, it.removed);
     assert_eq!(counts(&cloned), counts(&pulled));
-    // The same content is read once, also as part of one file.
+    // A content is read once, also as a part of one file.
     let fetched = |it: &Pulled| (it.fetched_objects, it.fetched_bytes);
     assert_eq!(fetched(&cloned), fetched(&pulled));
     assert_eq!(cloned.executed, pulled.executed);

@@ -23,7 +23,7 @@ enum Behaviour {
     LosesAnswers,
     /// Redirects each request to itself.
     Redirects,
-    /// Takes a while.
+    /// Answers each request after 30 ms.
     Slow,
 }
 

@@ -11,6 +11,7 @@ enum New<'a> {
 }
 use New::{Directory, File, Link, Program};
 
+/// Fills a workspace. Returns the executed files.
 fn fill(root: &Path, new: &[New<'_>]) -> Result<Vec<String>, CommitError> {
     let workspace = open(root);
     let tree = NewTree::begin(&workspace).unwrap();
@@ -41,7 +42,7 @@ fn fill(root: &Path, new: &[New<'_>]) -> Result<Vec<String>, CommitError> {
     Ok(executed.iter().map(ToString::to_string).collect())
 }
 
-/// The same by a transaction.
+/// Makes the changes by a transaction. Returns the executed files.
 fn commit(root: &Path, new: &[New<'_>]) -> Result<Vec<String>, CommitError> {
     let quota = Quota::unlimited();
     let (transaction, _) = begin(&open(root));
