@@ -241,6 +241,29 @@ fn envelopes_are_submitted_to_a_host_or_to_the_queue() {
 }
 
 #[test]
+fn a_queue_without_jetstream_is_waited_for() {
+    let place = Place::new();
+    push(&place, "shop");
+    let nats = Nats::start(&place, &Node::local());
+    let queue = nats.options();
+    let queue = queue.each_ref().map(String::as_str);
+    nats.restart_without_jetstream(&Node::local());
+    let host = Host::start(&place, 1, &queue);
+    let (status, why) = host.get("/ready");
+    assert!(status == 503 && why.contains("no JetStream, or has not started it yet"), "{why}");
+    // Everything else works.
+    assert_eq!(host.put("shop", "k1", &write("a.txt", "x")).0, 200);
+    let request = Request::put("/workspaces/shop/calls/k2", &write("b.txt", "b").to_string());
+    let request = request.with("Prefer", "respond-async");
+    assert_eq!(ask(&request, host.address()).unwrap().0, 503);
+    nats.restart(&Node::local());
+    wait_until(|| host.get("/ready").0 == 200);
+    assert_eq!(ask(&request, host.address()).unwrap().0, 202);
+    wait_until(|| host.get("/workspaces/shop/calls/k2").0 == 200);
+    host.stop();
+}
+
+#[test]
 fn mcp_clients_work_on_any_workspace_of_the_store() {
     let place = Place::new();
     push(&place, "shop");
@@ -255,6 +278,11 @@ fn mcp_clients_work_on_any_workspace_of_the_store() {
     };
     call(&one, "shop", "write_file", json!({"path": "new.txt", "content": "by one"}));
     call(&one, "docs", "write_file", json!({"path": "new.txt", "content": "other"}));
+    // Each call is a session of its own, on any host.
+    for host in [&one, &two] {
+        let undone = call(host, "shop", "undo", json!({}));
+        assert!(undone.contains("one call over HTTP since MCP 2026-07-28"), "{undone}");
+    }
     let seen = call(&two, "shop", "read_file", json!({"path": "new.txt"}));
     assert!(seen.contains("by one"), "{seen}");
     let (status, body) = one.get("/workspaces/none/mcp");
@@ -293,6 +321,38 @@ fn a_workspace_that_is_idle_is_closed_for_another_one() {
     wait_until(|| put("one", "k2", &read) == 200);
     let (_, found) = host.put("one", "k3", &read);
     assert_eq!(found["result"]["content"], "1", "{found}");
+    host.stop();
+}
+
+/// Names that the store does not have close no workspace, and are refused also by a host that can open no
+/// more.
+#[test]
+fn names_that_do_not_exist_close_no_workspace() {
+    let place = Place::new();
+    ["one", "two"].iter().for_each(|name| push(&place, name));
+    let host = Host::start(&place, 1, &["--max-open", "1"]);
+    let read = json!({"tool": "read_file", "path": "a.txt"});
+    assert_eq!(host.put("one", "k1", &read).0, 200);
+    let state = copies(&place, 1).join("one/.cofferdam/store.state");
+    let written = || fs::metadata(&state).unwrap().modified().unwrap();
+    let opened = written();
+    let ask_for_others = || {
+        for number in 0..20 {
+            let name = format!("none-{number}");
+            let (status, body) = host.put(&name, "k1", &read);
+            assert_eq!(status, 404, "{body}");
+            assert_eq!(host.get(&format!("/workspaces/{name}/mcp")).0, 404);
+            assert!(!copies(&place, 1).join(&name).exists());
+        }
+    };
+    // In use a moment ago, and then idle for long enough to be closed.
+    ask_for_others();
+    thread::sleep(Duration::from_millis(1200));
+    ask_for_others();
+    // The state is written when a workspace is closed.
+    assert_eq!(written(), opened);
+    wait_until(|| host.put("two", "k1", &read).0 == 200);
+    assert_ne!(written(), opened);
     host.stop();
 }
 

@@ -6,6 +6,7 @@ mod s3;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -127,4 +128,42 @@ fn refusals_have_a_status_and_name_what_to_do() {
     assert_eq!(tree(&a), before);
     let ended = run(&place, &b, &["push", "--format", "text"]);
     assert!(ended.stdout.starts_with("nothing to push"), "{ended:?}");
+}
+
+/// Nothing is removed between the clones: ext4 looks at each inode that was removed lately when it creates a
+/// file.
+#[test]
+#[ignore = "a measurement"]
+#[expect(clippy::print_stderr, reason = "what was measured")]
+fn a_clone_of_many_files_is_as_fast_as_gits() {
+    let place = Place::new();
+    let workspace = place.workspace();
+    for number in 0..10_000 {
+        let lines =
+            format!("line of file {number}, of which there are some\n").repeat(number % 150);
+        place.write(&format!("d{}/s{}/{number}.txt", number % 10, number / 10 % 10), lines);
+    }
+    place.with_git(&["init", "-q"]);
+    place.with_git(&["add", "."]);
+    place.with_git(&["commit", "-qm", "all"]);
+    let store = place.home_file("store").to_str().unwrap().to_owned();
+    done(&place, &workspace, &["push", &store]);
+    let measure = |clone: &dyn Fn(&str), name: String| {
+        let directory = place.home_file(&name);
+        let begun = Instant::now();
+        clone(directory.to_str().unwrap());
+        begun.elapsed()
+    };
+    let mut ratios: Vec<f64> = Vec::new();
+    for round in 0..7 {
+        let by_git = |to: &str| place.with_git(&["clone", "-q", "--no-local", ".", to]);
+        let git = measure(&by_git, format!("git-{round}"));
+        let by_us = |to: &str| drop(done(&place, &workspace, &["clone", &store, to]));
+        let ours = measure(&by_us, format!("clone-{round}"));
+        let ratio = ours.as_secs_f64() / git.as_secs_f64();
+        eprintln!("git: {git:?}, cofferdam: {ours:?}, ratio {ratio:.2}");
+        ratios.push(ratio);
+    }
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios[3] <= 1.0, "{ratios:?}");
 }

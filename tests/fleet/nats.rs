@@ -45,18 +45,30 @@ impl Nats {
         wait(self.address);
     }
 
+    /// Kills the server, and starts it again as one that has not started JetStream yet.
+    pub fn restart_without_jetstream(&self, node: &Node) {
+        self.program.restart(&mut plain(self.address, node));
+        wait(self.address);
+    }
+
     /// Stops the server as a whole, or lets it go on.
     pub fn freeze(&self, is_frozen: bool) {
         self.program.freeze(is_frozen);
     }
 }
 
-fn command(address: SocketAddr, files: &Path, node: &Node) -> Command {
+fn plain(address: SocketAddr, node: &Node) -> Command {
     let program = built().parent().unwrap().join("clients/store/bin/nats-server");
     assert!(program.is_file(), "{} is missing; run `cargo xtask test`", program.display());
     let (ip, port) = (address.ip().to_string(), address.port().to_string());
     let mut command = node.command(&program);
-    command.args(["--jetstream", "--addr", &ip, "--port", &port, "--store_dir"]).arg(files);
+    command.args(["--addr", &ip, "--port", &port]);
+    command
+}
+
+fn command(address: SocketAddr, files: &Path, node: &Node) -> Command {
+    let mut command = plain(address, node);
+    command.args(["--jetstream", "--store_dir"]).arg(files);
     command
 }
 

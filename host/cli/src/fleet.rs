@@ -1,6 +1,7 @@
 //! `cofferdam serve --store`: the workspaces of a fleet.
 
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,9 +55,8 @@ pub fn serve(
         None => None,
         Some(settings) => Some(match runtime.block_on(connect(settings.clone())) {
             Ok(queue) => std::future::ready(queue).boxed(),
-            Err(error @ QueueError::Unreachable { .. }) => {
-                tracing::warn!("the queue is not worked off yet: {error}");
-                connect_again(settings).boxed()
+            Err(error) if error.may_pass() => {
+                connect_again(settings, error, Arc::clone(&fleet)).boxed()
             }
             Err(error) => return Err(CliError::usage(error)),
         }),
@@ -95,17 +95,23 @@ pub async fn connect((address, secret, options): QueueSettings) -> Result<Queue,
     Queue::connect(&address, secret, options).await
 }
 
-/// Connects to a queue whose server is not there yet.
-async fn connect_again(settings: QueueSettings) -> Queue {
+/// Connects to a queue whose server is not ready yet. Each kind of error is logged when it begins.
+async fn connect_again(settings: QueueSettings, first: QueueError, fleet: Arc<Fleet>) -> Queue {
+    let mut error = first;
     loop {
-        tokio::time::sleep(PAUSE).await;
-        match connect(settings.clone()).await {
-            Ok(queue) => {
-                tracing::warn!("the queue is worked off");
-                return queue;
+        tracing::warn!("the queue is not worked off yet: {error}");
+        fleet.note_missing_queue(&error);
+        error = loop {
+            tokio::time::sleep(PAUSE).await;
+            match connect(settings.clone()).await {
+                Ok(queue) => {
+                    tracing::warn!("the queue is worked off");
+                    return queue;
+                }
+                Err(next) if discriminant(&next) == discriminant(&error) => {}
+                Err(next) => break next,
             }
-            Err(error) => tracing::debug!("the queue is not worked off yet: {error}"),
-        }
+        };
     }
 }
 

@@ -1,5 +1,5 @@
 //! Creating a workspace from a store. The directory appears when it is complete: until then, it has
-//! another name beside it.
+//! another name beside it. So files are written without a transaction ([`crate::fill`]).
 #![expect(
     clippy::disallowed_methods,
     reason = "the user names a directory that does not exist yet"
@@ -9,14 +9,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use cofferdam_core::policy::Retention;
-use cofferdam_workspace::{History, Secret, Workspace};
+use cofferdam_workspace::{Secret, Workspace};
 
 use crate::error::FleetError;
+use crate::fill::fill;
 use crate::local::Synced;
-use crate::pull::{Pulled, pull_from};
+use crate::pull::{Incoming, Pulled};
 use crate::store::{Access, Address};
 
 /// Clones a store into a directory, which does not exist or is empty.
@@ -70,9 +69,7 @@ async fn into(
     let workspace = Arc::new(opened.map_err(|error| error.source)?);
     let mut synced = Synced::lock(&workspace)?;
     let store = synced.open(Some(address), access, false).await?;
-    let pulled = pull_from(&mut synced, &store).await?;
-    // An undo of the clone would leave an empty directory, and the history would hold all files again.
-    let nothing = Retention { commits: 0, age: Duration::ZERO, bytes: 0 };
-    History::new(workspace).prune(&nothing).map_err(io::Error::other)?;
-    Ok(Pulled { commit: None, ..pulled })
+    let mut incoming = Incoming::read(&synced, &store).await?;
+    fill(&workspace, store, &mut incoming).await?;
+    incoming.end(&mut synced)
 }

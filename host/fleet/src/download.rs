@@ -26,7 +26,7 @@ pub(crate) struct Fetched {
 }
 
 impl Fetched {
-    fn add(&mut self, bytes: u64) {
+    pub(crate) fn add(&mut self, bytes: u64) {
         self.objects += 1;
         self.bytes += bytes;
     }

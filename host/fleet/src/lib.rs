@@ -7,7 +7,7 @@
 //!
 //! | module | is for |
 //! |---|---|
-//! | [`clone`] | creating a directory from a store |
+//! | [`clone`], [`fill`] | creating a directory from a store |
 //! | [`push`] | uploading a workspace and creating a commit |
 //! | [`pull`], [`merge`], [`download`] | taking commits over: what changes, its content, one transaction |
 //! | [`scan`] | the tree on the disk |
@@ -26,6 +26,7 @@ mod commit;
 mod copy;
 mod download;
 mod error;
+mod fill;
 mod keys;
 mod live;
 mod local;

@@ -1,10 +1,10 @@
 //! Taking the commits of a store over into a workspace, as one transaction.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::{
     Commit, ExecutedFile, Opening, Overlay, Purpose, Quota, Transaction, Workspace,
 };
@@ -17,7 +17,7 @@ use crate::merge::{Change, Changes, is_gone, merge};
 use crate::scan::Known;
 use crate::state::Stamp;
 use crate::store::{Access, Address, Store};
-use crate::tree::{Delta, Item, Items, apply, same_but_for_case};
+use crate::tree::{Content, Delta, Item, Items, apply, same_but_for_case};
 
 /// How long to wait for the workspace's lock while other processes change it.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -68,31 +68,62 @@ pub async fn pull(
 /// # Errors
 /// As for [`pull`].
 pub(crate) async fn pull_from(synced: &mut Synced, store: &Store) -> Result<Pulled, FleetError> {
-    let empty = || FleetError::Empty(store.name().to_owned());
-    let id = store.id().await?.ok_or_else(empty)?;
-    let seen = synced.state.commit;
-    let Head { commit, digest } = head(store, seen).await?.ok_or_else(empty)?;
-    let mut pulled = Pulled {
-        store: store.name().to_owned(),
-        number: commit.number,
-        new_commits: commit.number - seen.map_or(0, |(number, _)| number),
-        ..Pulled::default()
-    };
-    let mut fetched = Fetched::default();
-    let state = &synced.state;
-    let known = (&state.items, &state.directories);
-    let delta = delta(store, commit.tree, known, &mut fetched).await?;
-    check_case(&synced.workspace, &state.items, &delta)?;
-    take_over(synced, store, &delta.items, (&mut pulled, &mut fetched)).await?;
-    (pulled.fetched_objects, pulled.fetched_bytes) = (fetched.objects, fetched.bytes);
-    let state = &mut synced.state;
-    state.stamps.retain(|place, _| !delta.items.contains_key(place));
-    apply(&mut state.items, delta.items);
-    apply(&mut state.directories, delta.directories);
-    (state.store, state.id) = (store.name().to_owned(), id);
-    state.commit = Some((commit.number, digest));
-    synced.save()?;
-    Ok(pulled)
+    let mut incoming = Incoming::read(synced, store).await?;
+    take_over(synced, store, &mut incoming).await?;
+    incoming.end(synced)
+}
+
+/// The new commits of a store, which the workspace does not have yet.
+pub(crate) struct Incoming {
+    /// The id of the store.
+    id: String,
+    head: (u64, Digest),
+    /// What differs from the tree that was synced last.
+    pub(crate) delta: Delta,
+    pub(crate) pulled: Pulled,
+    pub(crate) fetched: Fetched,
+}
+
+impl Incoming {
+    /// Reads the latest commit of a store, and its directories that differ.
+    ///
+    /// # Errors
+    /// As for [`pull`].
+    pub(crate) async fn read(synced: &Synced, store: &Store) -> Result<Self, FleetError> {
+        let empty = || FleetError::Empty(store.name().to_owned());
+        let id = store.id().await?.ok_or_else(empty)?;
+        let seen = synced.state.commit;
+        let Head { commit, digest } = head(store, seen).await?.ok_or_else(empty)?;
+        let pulled = Pulled {
+            store: store.name().to_owned(),
+            number: commit.number,
+            new_commits: commit.number - seen.map_or(0, |(number, _)| number),
+            ..Pulled::default()
+        };
+        let mut fetched = Fetched::default();
+        let state = &synced.state;
+        let known = (&state.items, &state.directories);
+        let delta = delta(store, commit.tree, known, &mut fetched).await?;
+        check_case(&synced.workspace, &state.items, &delta)?;
+        Ok(Self { id, head: (commit.number, digest), delta, pulled, fetched })
+    }
+
+    /// Notes that the workspace has them.
+    ///
+    /// # Errors
+    /// An I/O error.
+    pub(crate) fn end(self, synced: &mut Synced) -> Result<Pulled, FleetError> {
+        let Self { id, head, delta, mut pulled, fetched } = self;
+        (pulled.fetched_objects, pulled.fetched_bytes) = (fetched.objects, fetched.bytes);
+        let state = &mut synced.state;
+        state.stamps.retain(|place, _| !delta.items.contains_key(place));
+        apply(&mut state.items, delta.items);
+        apply(&mut state.directories, delta.directories);
+        (state.store, state.id) = (pulled.store.clone(), id);
+        state.commit = Some(head);
+        synced.save()?;
+        Ok(pulled)
+    }
 }
 
 /// Refuses a tree with two names that are one on a file system which takes upper and lower case for the
@@ -120,9 +151,10 @@ pub(crate) fn check_case(
 async fn take_over(
     synced: &Synced,
     store: &Store,
-    target: &BTreeMap<String, Option<Item>>,
-    (pulled, fetched): (&mut Pulled, &mut Fetched),
+    incoming: &mut Incoming,
 ) -> Result<(), FleetError> {
+    let Incoming { delta, pulled, fetched, .. } = incoming;
+    let target = &delta.items;
     let workspace = &synced.workspace;
     let state = &synced.state;
     let known = Known { items: &state.items, stamps: &state.stamps };
@@ -134,7 +166,7 @@ async fn take_over(
         if changes.is_empty() {
             return Ok(());
         }
-        check_room(workspace, &changes)?;
+        check_room(workspace, contents(&changes))?;
         spool.fetch(store, contents(&changes), fetched).await?;
         let (transaction, _) = Transaction::begin(workspace, LOCK_TIMEOUT).await?;
         let changes = merge(workspace.plain(), known, target)?;
@@ -164,14 +196,17 @@ async fn take_over(
 }
 
 /// Checks that the new files have room on the disk.
-fn check_room(workspace: &Workspace, changes: &Changes) -> Result<(), FleetError> {
-    let bytes = contents(changes).fold(0_u64, |sum, content| sum.saturating_add(content.size));
+pub(crate) fn check_room<'a>(
+    workspace: &Workspace,
+    contents: impl Iterator<Item = &'a Content>,
+) -> Result<(), FleetError> {
+    let bytes = contents.fold(0_u64, |sum, content| sum.saturating_add(content.size));
     let disk = rustix::fs::statvfs(workspace.path()).map_err(io::Error::from)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     if bytes > free { Err(FleetError::TooLarge { bytes, free }) } else { Ok(()) }
 }
 
-pub(crate) fn contents(changes: &Changes) -> impl Iterator<Item = &crate::tree::Content> {
+pub(crate) fn contents(changes: &Changes) -> impl Iterator<Item = &Content> {
     changes.values().filter_map(|change| change.after.as_ref()?.content())
 }
 
@@ -263,23 +298,18 @@ mod tests {
     use cofferdam_workspace::Secret;
 
     use super::*;
-    use crate::tree::Content;
 
     #[test]
     fn files_that_have_no_room_are_refused_before_they_are_fetched() {
         let place = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(place.path(), Secret::OfProcess).unwrap();
-        let changes = |sizes: &[u64]| -> Changes {
-            let change = |size: &u64| {
-                let after = Item::File(Content { size: *size, parts: Vec::new() });
-                Change { before: None, after: Some(after) }
-            };
-            let places = sizes.iter().enumerate();
-            places.map(|(place, size)| (place.to_string(), change(size))).collect()
+        let check = |sizes: &[u64]| {
+            let contents = sizes.iter().map(|size| Content { size: *size, parts: Vec::new() });
+            check_room(&workspace, contents.collect::<Vec<_>>().iter())
         };
-        check_room(&workspace, &changes(&[1, 2])).unwrap();
+        check(&[1, 2]).unwrap();
         for sizes in [&[1 << 60][..], &[u64::MAX, 2], &[1 << 59, 1 << 59]] {
-            let error = check_room(&workspace, &changes(sizes)).unwrap_err();
+            let error = check(sizes).unwrap_err();
             assert!(matches!(error, FleetError::TooLarge { .. }), "{error}");
         }
     }

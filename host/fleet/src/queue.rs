@@ -35,7 +35,9 @@ mod tests;
 use std::time::Duration;
 
 use async_nats::connection::State;
-use async_nats::jetstream::context::{ContextBuilder, PublishError, PublishErrorKind};
+use async_nats::jetstream::context::{
+    ContextBuilder, CreateKeyValueErrorKind, PublishError, PublishErrorKind,
+};
 use async_nats::jetstream::kv;
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::response::Response;
@@ -109,8 +111,9 @@ impl Queue {
     ///
     /// # Errors
     /// [`QueueError::Address`] and [`QueueError::Credentials`] if they are not valid,
-    /// [`QueueError::Unreachable`] if no server responds, [`QueueError::Refused`] if the server refuses the
-    /// credentials, has no JetStream, or refuses the streams.
+    /// [`QueueError::Unreachable`] if no server responds, [`QueueError::NoJetStream`] if JetStream does not,
+    /// [`QueueError::Refused`] if the server refuses the credentials, JetStream for the account, or the
+    /// streams.
     pub async fn connect(
         address: &str,
         secret: FleetSecret,
@@ -268,7 +271,6 @@ type StoredResult = Result<Bytes, QueueError>;
 /// Creates the streams and the bucket if they are missing. Those that exist stay as they are: an
 /// administrator may have changed their limits.
 async fn create_missing(context: &Context) -> Result<(), QueueError> {
-    use async_nats::jetstream::context::CreateStreamErrorKind::TimedOut;
     let calls = stream::Config {
         name: CALLS.to_owned(),
         description: Some("Requests that wait, by workspace".to_owned()),
@@ -293,10 +295,8 @@ async fn create_missing(context: &Context) -> Result<(), QueueError> {
         ..stream::Config::default()
     };
     for stream in [calls, results] {
-        context.get_or_create_stream(stream).await.map_err(|error| match error.kind() {
-            TimedOut => QueueError::unreachable(error),
-            _ => QueueError::refused(error),
-        })?;
+        let created = context.get_or_create_stream(stream).await;
+        created.map_err(|error| QueueError::of_stream(&error))?;
     }
     if context.get_key_value(LEASES).await.is_ok() {
         return Ok(());
@@ -308,7 +308,10 @@ async fn create_missing(context: &Context) -> Result<(), QueueError> {
         max_age: LEASE_ENTRY_TTL,
         ..kv::Config::default()
     };
-    context.create_key_value(leases).await.map(drop).map_err(QueueError::refused)
+    context.create_key_value(leases).await.map(drop).map_err(|error| match error.kind() {
+        CreateKeyValueErrorKind::TimedOut => QueueError::unreachable(error),
+        _ => QueueError::refused(error),
+    })
 }
 
 fn calls_subject(token: &str) -> String {

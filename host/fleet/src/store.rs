@@ -7,7 +7,8 @@
 //! | `commits/00000000000000000001` | a [`StoredCommit`], created once |
 
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Component, Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,9 @@ use object_store::prefix::PrefixStore;
 use object_store::{
     Error, GetOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, RetryConfig,
 };
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use tokio::runtime::Handle;
 use url::Url;
 
 use crate::commit::{MAX_COMMIT_BYTES, MAX_MARKER_BYTES, Marker, StoredCommit};
@@ -230,7 +233,7 @@ impl Store {
         self,
         wrap: impl FnOnce(Arc<dyn ObjectStore>) -> Arc<dyn ObjectStore>,
     ) -> Self {
-        Self { objects: wrap(self.objects), ..self }
+        Self { objects: wrap(self.objects), directory: None, ..self }
     }
 
     /// The address, as text.
@@ -294,14 +297,28 @@ impl Store {
     /// # Errors
     /// [`FleetError::MissingObject`], [`FleetError::WrongContent`], [`FleetError::Store`].
     pub(crate) async fn object(&self, digest: Digest, size: u64) -> Result<Bytes, FleetError> {
-        let bytes = match self.get(&object_path(digest), size).await {
-            Err(FleetError::Invalid { .. }) => return Err(FleetError::WrongContent(digest)),
-            bytes => bytes?.ok_or(FleetError::MissingObject(digest))?,
-        };
-        let is_right =
-            move || (bytes.len() as u64 == size && Digest::of(&bytes) == digest).then_some(bytes);
-        let bytes = tokio::task::spawn_blocking(is_right).await.map_err(io::Error::from)?;
-        bytes.ok_or(FleetError::WrongContent(digest))
+        if let Some(path) = self.local(&object_path(digest)) {
+            let read = move || checked(read_local(&path, size), digest, size);
+            return tokio::task::spawn_blocking(read).await.map_err(io::Error::from)?;
+        }
+        let found = self.get(&object_path(digest), size).await;
+        let check = move || checked(found, digest, size);
+        tokio::task::spawn_blocking(check).await.map_err(io::Error::from)?
+    }
+
+    /// As [`Store::object`], on a thread that may wait and is none of `runtime`'s own.
+    ///
+    /// # Errors
+    /// As for [`Store::object`].
+    pub(crate) fn wait_for_object(
+        &self,
+        (digest, size): (Digest, u64),
+        runtime: &Handle,
+    ) -> Result<Bytes, FleetError> {
+        match self.local(&object_path(digest)) {
+            Some(path) => checked(read_local(&path, size), digest, size),
+            None => runtime.block_on(self.object(digest, size)),
+        }
     }
 
     /// Whether there is an object with this digest and size.
@@ -400,45 +417,38 @@ impl Store {
 
     /// Reads an object of at most `most` bytes.
     async fn get(&self, place: &Path, most: u64) -> Result<Option<Bytes>, FleetError> {
-        let too_large = || FleetError::invalid(place.to_string(), "it is larger than it may be");
-        if !self.is_readable(place)? {
-            return Ok(None);
+        if let Some(path) = self.local(place) {
+            let read = move || read_local(&path, most);
+            return tokio::task::spawn_blocking(read).await.map_err(io::Error::from)?;
         }
         let found = match self.objects.get_opts(place, GetOptions::default()).await {
             Err(Error::NotFound { .. }) => return Ok(None),
             found => found?,
         };
         if found.meta.size > most {
-            return Err(too_large());
+            return Err(too_large(place));
         }
         let mut bytes = BytesMut::new();
         let mut stream = found.into_stream();
         while let Some(piece) = stream.next().await {
             bytes.extend_from_slice(&piece?);
             if bytes.len() as u64 > most {
-                return Err(too_large());
+                return Err(too_large(place));
             }
         }
         Ok(Some(bytes.freeze()))
     }
 
-    /// Returns false if a file of a local store does not exist. Opening a FIFO or a device could block.
-    #[expect(clippy::disallowed_methods, reason = "the user names a directory")]
-    fn is_readable(&self, place: &Path) -> Result<bool, FleetError> {
-        let Some(directory) = &self.directory else { return Ok(true) };
-        match directory.join(place.as_ref()).symlink_metadata() {
-            Ok(found) if found.is_file() => Ok(true),
-            Ok(_) => Err(FleetError::invalid(place.to_string(), "it is no regular file")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+    /// The path of an object in a local store.
+    fn local(&self, place: &Path) -> Option<PathBuf> {
+        self.directory.as_ref().map(|directory| directory.join(place.as_ref()))
     }
 
     /// Waits until a local store is on the disk.
     fn sync(&self) -> Result<(), FleetError> {
         let Some(path) = &self.directory else { return Ok(()) };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(path, flags, rustix::fs::Mode::empty());
+        let directory = rustix::fs::open(path, flags, Mode::empty());
         let directory = directory.map_err(io::Error::from)?;
         #[cfg(target_os = "linux")]
         rustix::fs::syncfs(&directory).map_err(io::Error::from)?;
@@ -446,6 +456,53 @@ impl Store {
         rustix::fs::fsync(&directory).map_err(io::Error::from)?;
         Ok(())
     }
+}
+
+/// Reads a file of a local store that has at most `most` bytes; `None` if it does not exist. Neither a link
+/// nor a FIFO is followed or waited for.
+fn read_local(path: &FilePath, most: u64) -> Result<Option<Bytes>, FleetError> {
+    let name = || path.display().to_string();
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => FleetError::invalid(name(), "it changed while it was read"),
+        _ => FleetError::Store(shorten(&format!("{}: {error}", name()), 500)),
+    };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut file = match rustix::fs::open(path, flags | OFlags::NOCTTY, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP | Errno::NXIO) => {
+            return Err(FleetError::invalid(name(), "it is no regular file"));
+        }
+        file => File::from(file.map_err(|error| failed(error.into()))?),
+    };
+    let found = file.metadata().map_err(failed)?;
+    if !found.is_file() {
+        return Err(FleetError::invalid(name(), "it is no regular file"));
+    }
+    if found.len() > most {
+        return Err(too_large(name()));
+    }
+    let mut bytes = vec![0; usize::try_from(found.len()).unwrap_or(0)];
+    file.read_exact(&mut bytes).map_err(failed)?;
+    Ok(Some(bytes.into()))
+}
+
+/// Compares what was read of an object with its name.
+fn checked(
+    found: Result<Option<Bytes>, FleetError>,
+    digest: Digest,
+    size: u64,
+) -> Result<Bytes, FleetError> {
+    match found {
+        Err(FleetError::Invalid { .. }) => Err(FleetError::WrongContent(digest)),
+        Ok(None) => Err(FleetError::MissingObject(digest)),
+        Ok(Some(bytes)) if bytes.len() as u64 == size && Digest::of(&bytes) == digest => Ok(bytes),
+        Ok(Some(_)) => Err(FleetError::WrongContent(digest)),
+        Err(error) => Err(error),
+    }
+}
+
+fn too_large(what: impl ToString) -> FleetError {
+    FleetError::invalid(what.to_string(), "it is larger than it may be")
 }
 
 /// Opens a bucket by the environment's variables. The client opens no unencrypted connection to another

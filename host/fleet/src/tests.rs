@@ -18,6 +18,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use crate::state::State;
 use crate::store::{Access, Address};
 use crate::{FleetError, Pulled, PushOptions, Pushed, clone, log, pull, push};
 
@@ -154,6 +155,75 @@ fn a_clone_has_modes_links_empty_files_and_any_names() {
     assert_eq!(names, ["a", "b", "store"]);
     let refused = scene.clone("b").unwrap_err();
     assert!(matches!(refused, FleetError::NotEmpty(_)), "{refused}");
+}
+
+/// A clone leaves what a pull into an empty workspace leaves, without its history.
+#[test]
+fn a_clone_knows_what_a_pull_knows() {
+    let scene = Scene::new();
+    scene.make("a", &["x", "sub/y", ".envrc", "conf/tasks.json"]);
+    for place in ["same", "sub/same", "sub/again"] {
+        scene.write("a", place, "equal");
+    }
+    let equal_parts = vec![7_u8; (9 << 20) + 5];
+    scene.write("a", "large", &equal_parts);
+    scene.write("a", "large again", &equal_parts);
+    fs::set_permissions(scene.path("a/sub/again"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("conf", scene.path("a/.vscode")).unwrap();
+    scene.push("a").unwrap();
+    fs::create_dir(scene.path("pulled")).unwrap();
+    let pulled = scene.pull("pulled").unwrap();
+    let cloned = scene.clone("cloned").unwrap();
+    assert_eq!(scene.tree("cloned"), scene.tree("pulled"));
+    assert_eq!(scene.tree("cloned"), scene.tree("a"));
+    let counts = |it: &Pulled| (it.number, it.new_commits, it.written, it.removed);
+    assert_eq!(counts(&cloned), counts(&pulled));
+    // A content is read once, also as a part of one file.
+    let fetched = |it: &Pulled| (it.fetched_objects, it.fetched_bytes);
+    assert_eq!(fetched(&cloned), fetched(&pulled));
+    assert_eq!(cloned.executed, pulled.executed);
+    let executed: Vec<&str> = cloned.executed.iter().map(|file| &*file.path).collect();
+    assert_eq!(executed, [".envrc", ".vscode", "conf/tasks.json"]);
+    let state = |name: &str| {
+        let own = scene.open(name).existing_own().unwrap().unwrap();
+        State::read(&own).unwrap()
+    };
+    let (one, other) = (state("cloned"), state("pulled"));
+    assert!(one.stamps.is_empty() && !one.items.is_empty());
+    assert_eq!(format!("{one:?}"), format!("{other:?}"));
+    assert_eq!(History::new(scene.open("cloned")).list(10).unwrap().len(), 0);
+    let pulled = scene.pull("cloned").unwrap();
+    assert_eq!((pulled.new_commits, pulled.fetched_objects, pulled.commit), (0, 0, None));
+    // Only what is written later is a change.
+    scene.write("cloned", "sub/again", "changed");
+    assert_eq!(scene.push("cloned").unwrap().new_objects, 3);
+    scene.pull("a").unwrap();
+    assert_eq!(scene.tree("a"), scene.tree("cloned"));
+}
+
+/// A directory that can't be written, or is full, keeps nothing of a clone.
+#[test]
+fn a_clone_that_fails_leaves_nothing() {
+    let scene = Scene::new();
+    scene.make("a", &["x", "sub/y", "sub/z"]);
+    scene.push("a").unwrap();
+    let names = |place: &Path| {
+        let names = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = names(&scene.path(""));
+    let objects = scene.path("store/objects/sha256");
+    let (content, root) = (cofferdam_plugin::digest::Digest::of(b"sub/z"), scene.path("saved"));
+    let object = objects.join(&content.hex()[..2]).join(&content.hex()[2..]);
+    fs::rename(&object, &root).unwrap();
+    let error = scene.clone("b").unwrap_err();
+    assert!(matches!(error, FleetError::MissingObject(digest) if digest == content), "{error}");
+    fs::rename(&root, &object).unwrap();
+    assert_eq!(names(&scene.path("")), before);
+    // What the user has created stays, and is filled.
+    fs::create_dir(scene.path("b")).unwrap();
+    scene.clone("b").unwrap();
+    assert_eq!(scene.tree("b"), scene.tree("a"));
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub struct Fleet {
     /// Whether there is a queue, and the connection to it once it was there.
     has_queue: AtomicBool,
     queue: OnceLock<Queue>,
+    /// Whether the server of the queue was reached, and had no JetStream.
+    has_no_jetstream: AtomicBool,
     /// When the store was last asked whether it can be read, and what was found.
     reached: tokio::sync::Mutex<Option<(Instant, bool)>>,
     open: Mutex<HashMap<String, Open>>,
@@ -146,8 +148,18 @@ impl Fleet {
         stopping: CancellationToken,
     ) -> Result<Self, Refusal> {
         host.role(options.role.as_deref())?;
-        let (has_queue, queue, reached, open) = <_>::default();
-        Ok(Self { host, options, stopping, location, has_queue, queue, reached, open })
+        let (has_queue, queue, has_no_jetstream, reached, open) = <_>::default();
+        Ok(Self {
+            host,
+            options,
+            stopping,
+            location,
+            has_queue,
+            queue,
+            has_no_jetstream,
+            reached,
+            open,
+        })
     }
 
     /// The largest message, in bytes.
@@ -177,11 +189,29 @@ impl Fleet {
     /// Returns a workspace, after opening it if it is not open yet.
     pub(super) async fn open(&self, name: &str) -> Result<Opened, ServeWorkspaceError> {
         check_name(name)?;
+        if !self.is_open(name) {
+            // Before another one is closed for it.
+            self.look_up(name).await?;
+        }
         let (cell, closed) = self.cell(name)?;
         if let Some(closed) = closed {
             closed.close().await;
         }
         cell.get_or_try_init(|| self.open_copy(name)).await.cloned()
+    }
+
+    fn is_open(&self, name: &str) -> bool {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.get(name).is_some_and(|it| it.cell.initialized())
+    }
+
+    /// Looks whether the store has a workspace.
+    async fn look_up(&self, name: &str) -> Result<(), ServeWorkspaceError> {
+        let Location { store, access, .. } = &self.location;
+        match Replica::exists(&store.child(name), access).await? {
+            true => Ok(()),
+            false => Err(ServeWorkspaceError::Unknown(name.to_owned())),
+        }
     }
 
     /// Returns the cell of a workspace, and the workspace that is to be closed for it.
@@ -214,9 +244,6 @@ impl Fleet {
     async fn open_copy(&self, name: &str) -> Result<Opened, ServeWorkspaceError> {
         let Location { store, access, copies, secret, .. } = &self.location;
         let address = store.child(name);
-        if !Replica::exists(&address, access).await? {
-            return Err(ServeWorkspaceError::Unknown(name.to_owned()));
-        }
         let directory = create(&copies.join(name))?;
         let workspace = Arc::new(Workspace::open(&directory, secret.clone())?);
         let replica = Replica::open(&workspace, address, access).await?;
@@ -275,6 +302,12 @@ impl Fleet {
         self.has_queue.store(true, Ordering::Relaxed);
     }
 
+    /// Notes why the queue is still waited for.
+    pub fn note_missing_queue(&self, error: &QueueError) {
+        let has_no_jetstream = matches!(error, QueueError::NoJetStream(_));
+        self.has_no_jetstream.store(has_no_jetstream, Ordering::Relaxed);
+    }
+
     /// Works the envelopes of a queue off, until the server is stopped. `queue` is waited for.
     pub async fn work_off(self: &Arc<Self>, queue: impl Future<Output = Queue>) {
         let queue = tokio::select! {
@@ -321,14 +354,24 @@ impl Fleet {
     }
 
     /// Whether this host can serve: the store can be read, and the server of the queue is there.
-    pub(super) async fn is_ready(&self) -> bool {
+    ///
+    /// # Errors
+    /// What is missing, without the names of servers: anyone may ask.
+    pub(super) async fn is_ready(&self) -> Result<(), &'static str> {
+        if self.stopping.is_cancelled() {
+            return Err("the host is being stopped");
+        }
         let has_queue = self.has_queue.load(Ordering::Relaxed);
-        let is_connected = || self.queue.get().is_some_and(Queue::is_connected);
-        if self.stopping.is_cancelled() || (has_queue && !is_connected()) {
-            return false;
+        if has_queue && !self.queue.get().is_some_and(Queue::is_connected) {
+            let has_no_jetstream = self.has_no_jetstream.load(Ordering::Relaxed);
+            return Err(if has_no_jetstream && self.queue.get().is_none() {
+                "the server of the queue has no JetStream, or has not started it yet"
+            } else {
+                "the server of the queue is not connected"
+            });
         }
         let mut reached = self.reached.lock().await;
-        match *reached {
+        let is_reached = match *reached {
             Some((when, is_reached)) if when.elapsed() < READY_TTL => is_reached,
             _ => {
                 let Location { store, access, .. } = &self.location;
@@ -339,7 +382,8 @@ impl Fleet {
                 *reached = Some((Instant::now(), is_reached.is_ok()));
                 is_reached.is_ok()
             }
-        }
+        };
+        if is_reached { Ok(()) } else { Err("the store can't be read") }
     }
 
     /// Waits until no call is running, and writes down what the copies are.

@@ -8,9 +8,8 @@
 //! the known hosts (DNS rebinding), and a browser's `Origin` must be an allowed one. TLS is a
 //! proxy's business.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -34,7 +33,7 @@ use super::bodies::{Bodies, Refused, Unread};
 use super::connections::{Connections, answer};
 use super::fleet::Fleet;
 use super::message::Malformed;
-use super::sessions::{MAX_SESSIONS, Places, Service, service};
+use super::sessions::{MAX_SESSIONS, Places, Services, service};
 use super::workspaces;
 use cofferdam_engine::telemetry::Telemetry;
 
@@ -231,17 +230,21 @@ fn one(server: &Server, config: StreamableHttpServerConfig, places: &Places) -> 
         return mcp;
     }
     let (server, places) = (server.clone(), places.clone());
-    let roles = Roles { server, config, places, services: Mutex::default() };
+    let roles = Roles { server, config, places, services: Services::default() };
     mcp.route("/mcp/{role}", any(under_role).with_state(Arc::new(roles)))
 }
 
 /// Whether requests should be sent to this host, for balancers and orchestrators.
 async fn ready(State(fleet): State<Option<Arc<Fleet>>>) -> Response {
-    match fleet {
-        Some(fleet) if !fleet.is_ready().await => {
-            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
+    let ready = match fleet {
+        Some(fleet) => fleet.is_ready().await,
+        None => Ok(()),
+    };
+    match ready {
+        Ok(()) => "ok\n".into_response(),
+        Err(why) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")).into_response()
         }
-        _ => "ok\n".into_response(),
     }
 }
 
@@ -312,25 +315,12 @@ fn authority(text: &str) -> Option<(String, Option<u16>)> {
     is_host.then(|| (host.to_ascii_lowercase(), port))
 }
 
-/// The servers of the roles that clients have asked for.
+/// The server of one workspace, under the roles that clients ask for.
 struct Roles {
     server: Server,
     config: StreamableHttpServerConfig,
     places: Places,
-    services: Mutex<HashMap<String, Service>>,
-}
-
-impl Roles {
-    /// Returns the server of a role, if the role exists now.
-    fn service(&self, role: &str) -> Option<Service> {
-        let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(server) = self.server.under(role) else {
-            services.remove(role);
-            return None;
-        };
-        let known = services.entry(role.to_owned());
-        Some(known.or_insert_with(|| service(server, &self.config, &self.places)).clone())
-    }
+    services: Services,
 }
 
 async fn under_role(
@@ -338,9 +328,10 @@ async fn under_role(
     Path(role): Path<String>,
     request: Request,
 ) -> Response {
-    match roles.service(&role) {
-        Some(service) => service.handle(request).await.into_response(),
-        None => StatusCode::NOT_FOUND.into_response(),
+    let Roles { server, config, places, services } = &*roles;
+    match services.of(server, Some(role), (config, places)) {
+        Ok(service) => service.handle(request).await.into_response(),
+        Err(_) => StatusCode::NOT_FOUND.into_response(),
     }
 }
 

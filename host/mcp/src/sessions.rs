@@ -19,6 +19,8 @@ use rmcp::transport::streamable_http_server::session::{
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 use super::Server;
+use cofferdam_engine::dispatch::Refusal;
+
 use super::connection::{self, Cancelled, Connection};
 
 /// The maximum number of sessions, under all roles.
@@ -51,10 +53,23 @@ pub(super) fn service(
 pub(super) struct Services(Arc<Mutex<HashMap<Option<String>, Service>>>);
 
 impl Services {
-    /// Returns the server of a role, after creating it if it is not there yet.
-    pub(super) fn of(&self, role: Option<String>, new: impl FnOnce() -> Service) -> Service {
+    /// Returns the server of a role (`None`: that of `server`), after creating it if it is not there yet.
+    ///
+    /// # Errors
+    /// The role does not exist (any more).
+    pub(super) fn of(
+        &self,
+        server: &Server,
+        role: Option<String>,
+        (config, places): (&StreamableHttpServerConfig, &Places),
+    ) -> Result<Service, Refusal> {
         let mut services = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        services.entry(role).or_insert_with(new).clone()
+        let server = match &role {
+            Some(named) => server.under(named),
+            None => Ok(server.clone()),
+        };
+        let server = server.inspect_err(|_| drop(services.remove(&role)))?;
+        Ok(services.entry(role).or_insert_with(|| service(server, config, places)).clone())
     }
 
     /// How many there are. Each has a clone of the [`Server`].

@@ -12,7 +12,7 @@ use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 
 use super::access::Caller;
 use super::fleet::{Fleet, ServeWorkspaceError, Submitted};
-use super::sessions::{Places, Service, service};
+use super::sessions::{Places, Service};
 use cofferdam_fleet::FleetError;
 use cofferdam_fleet::queue::QueueError;
 
@@ -45,11 +45,7 @@ impl Workspaces {
         role: Option<String>,
     ) -> Result<Service, ServeWorkspaceError> {
         let opened = self.fleet.open(name).await?;
-        let server = match &role {
-            Some(role) => opened.server.under(role)?,
-            None => opened.server.clone(),
-        };
-        Ok(opened.services.of(role, || service(server, &self.config, &self.places)))
+        Ok(opened.services.of(&opened.server, role, (&self.config, &self.places))?)
     }
 
     async fn serve(

@@ -249,6 +249,11 @@ pub(crate) fn create(directory: impl AsFd, name: &str) -> io::Result<File> {
     Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))?.into())
 }
 
+/// Returns permissions with the execute permission for all who may read the file.
+pub(crate) fn executable(mode: u32) -> u32 {
+    mode | (mode & 0o444) >> 2
+}
+
 pub(crate) fn create_directory(directory: impl AsFd, name: &str, mode: u32) -> io::Result<()> {
     step()?;
     Ok(rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(mode))?)
@@ -427,6 +432,19 @@ pub(crate) fn sync(file: impl AsFd) -> io::Result<()> {
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         synced => Ok(synced?),
     }
+}
+
+/// Waits until everything in the file system of a directory is on the disk.
+pub(crate) fn sync_file_system(directory: impl AsFd) -> io::Result<()> {
+    step()?;
+    #[cfg(target_os = "linux")]
+    rustix::fs::syncfs(directory)?;
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = directory;
+        rustix::fs::sync();
+    }
+    Ok(())
 }
 
 /// Starts writing a file's content to the disk, so that [`sync`] waits less.

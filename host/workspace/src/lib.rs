@@ -10,7 +10,7 @@
 //! | held changes | [`review`]: decide about proposals; [`hold`], [`stacked`]: hold a transaction, and base one on what is held; [`proposals`]: the files of proposals; [`proposed`], [`merge`]: compare them with the workspace; [`reviewed`]: what a user has marked as reviewed; [`notices`]: tell a session; [`session_name`] |
 //! | transactions | [`transaction`]: begin and commit; [`store`]: recovery, moving commits to the history; [`write_queue`]: which client of this process writes next |
 //! | steps of a commit | [`plan`]: the changes to make; [`sync_staged`]: staged files to the disk; [`apply`]: renames; [`content`]: old and new content; [`history_dirs`]: the files of the history |
-//! | per workspace | [`activity`]: whether anything was recorded since; [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory; [`tasks`]: calls that go on after their request; [`running`]: calls under way, for other processes |
+//! | per workspace | [`new_tree`]: fill a directory that is new; [`activity`]: whether anything was recorded since; [`native_view`]: the tree for native programs; [`run_dir`]: directories of runs; [`cache`], [`plugin_cache`], [`spill`]: caches and program output; [`fingerprint`]: detect changes to the whole tree; [`repository`]: find the git repository, which may be outside; [`git_commit`]: commit to it; [`own_directory`]: find or create the host's own directory; [`tasks`]: calls that go on after their request; [`running`]: calls under way, for other processes |
 //! | tree | [`workspace`]: the open directory; [`upstream`]: the store that it is a copy of; [`overlay`]: the tree with a transaction's changes on top |
 //! | files | [`commit`], [`commit_file`]: a commit and its file; [`file_fingerprint`]: detect changes to one file; [`own`]: files in the host's own directory; [`copying`]: content, permissions, attributes |
 //! | ground | [`disk`]: system calls that follow no link; [`path`], [`quota`], [`seal`], [`clock`], [`diff`], [`error`], [`layout`], [`fair_queue`], [`bounded_text`], [`ignore_files`], [`private`] |
@@ -38,6 +38,7 @@ pub mod ignore_files;
 mod layout;
 mod merge;
 mod native_view;
+mod new_tree;
 mod notices;
 mod overlay;
 mod own;
@@ -86,6 +87,7 @@ pub use git_commit::{GitCommit, GitCommitError};
 pub use history::{History, ListedCommit, RangeDiff};
 pub use hold::HeldChanges;
 pub use native_view::{NativeView, Protected, ViewKind, ViewOptions};
+pub use new_tree::{NewFiles, NewTree};
 pub use overlay::{ExecutedFile, Opening, Overlay, Savepoint};
 pub use own::{NOT_MADE_HERE, Own, OwnState, SET_ASIDE, Secret};
 pub use path::or_dot;

@@ -102,6 +102,7 @@ pub(super) fn open(root: &Path) -> Arc<Workspace> {
 
 mod executed;
 mod held;
+mod new_tree;
 mod paused;
 mod questions;
 mod recovery;

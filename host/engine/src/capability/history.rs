@@ -18,6 +18,10 @@ const MAX_COMMITS: u32 = 100;
 /// The largest number of paths that are listed of a commit.
 const MAX_PATHS: usize = 100;
 
+/// The error of an undo without a lasting session, that has no commits.
+const NO_SESSION: &str = "this session has no commit that is not undone: a session is one run of the \
+                          command, or one call over HTTP since MCP 2026-07-28";
+
 impl Host for CallState {
     fn commits(&mut self, skip: u32, max: u32) -> Result<std::result::Result<Page, Error>> {
         Ok(self.page(skip as usize, max.min(MAX_COMMITS) as usize))
@@ -81,7 +85,13 @@ impl CallState {
     fn stage_undo(&self, id: Option<&str>) -> std::result::Result<Commit, Error> {
         let (history, own) = self.own_history()?;
         let allow = |path: &str| self.files.allow_change(path);
-        let undone = history.stage_undo(&self.context.tree, id, allow).map_err(failure)?;
+        let undone = history.stage_undo(&self.context.tree, id, allow);
+        let undone = undone.map_err(|error| match error {
+            HistoryError::NothingToUndo if !self.context.session.is_lasting() => {
+                Error::Unknown(NO_SESSION.to_owned())
+            }
+            error => failure(error),
+        })?;
         Ok(self.described(&undone, true, &own))
     }
 

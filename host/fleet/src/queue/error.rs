@@ -1,5 +1,7 @@
 //! Why something was not queued, or not read from the queue.
 
+use async_nats::jetstream::ErrorCode;
+use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use cofferdam_text::{escape_control, shorten};
 
 use crate::error::KeyError;
@@ -32,6 +34,12 @@ pub enum QueueError {
     /// stored: it can be submitted again with the same key.
     #[error("the server of the queue can't be reached: {0}")]
     Unreachable(String),
+    /// The server has no JetStream, or has not started it yet: it does not say which.
+    #[error(
+        "the server of the queue has no JetStream, or has not started it yet: {0}; it needs the block \
+         `jetstream {{ store_dir: ... }}` in its configuration, or the option --jetstream"
+    )]
+    NoJetStream(String),
     /// The server has refused a request, such as for missing permissions.
     #[error("the server of the queue refuses: {0}")]
     Refused(String),
@@ -68,6 +76,12 @@ impl QueueError {
         matches!(self, Self::Key(_) | Self::Name { .. } | Self::TooLarge { .. })
     }
 
+    /// Whether the server may be available later, as it is configured.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::NoJetStream(_))
+    }
+
     /// The error that no server responds.
     pub(super) fn unreachable(error: impl ToString) -> Self {
         Self::Unreachable(shown(error))
@@ -76,6 +90,29 @@ impl QueueError {
     /// The error that a server has returned.
     pub(super) fn refused(error: impl ToString) -> Self {
         Self::Refused(shown(error))
+    }
+
+    /// Why a stream was not created.
+    pub(super) fn of_stream(error: &CreateStreamError) -> Self {
+        let kind = error.kind();
+        let returned = match &kind {
+            CreateStreamErrorKind::TimedOut => return Self::unreachable(error),
+            // No part of the server responds to requests for JetStream.
+            CreateStreamErrorKind::JetStreamUnavailable => {
+                return Self::NoJetStream(shown(error));
+            }
+            CreateStreamErrorKind::JetStream(returned) => returned,
+            _ => return Self::refused(error),
+        };
+        match returned.error_code() {
+            ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT => Self::refused(format_args!(
+                "{error}; the server's administrator enables it by `jetstream: enabled` in the account"
+            )),
+            ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::CLUSTER_NOT_AVAILABLE => {
+                Self::NoJetStream(shown(error))
+            }
+            _ => Self::refused(error),
+        }
     }
 }
 

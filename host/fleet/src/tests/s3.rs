@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::Scene;
 use crate::store::{Address, Service};
@@ -22,20 +23,24 @@ enum Behaviour {
     LosesAnswers,
     /// Redirects each request to itself.
     Redirects,
+    /// Answers each request after 30 ms.
+    Slow,
 }
 
 struct Server {
     objects: Mutex<HashMap<String, Vec<u8>>>,
     requests: Mutex<Vec<String>>,
     behaviour: Behaviour,
+    /// How many requests are under way, and how many were at most.
+    under_way: Mutex<(usize, usize)>,
 }
 
 /// Starts a server; returns it and its address.
 fn serve(behaviour: Behaviour) -> (Arc<Server>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let server =
-        Arc::new(Server { objects: Mutex::default(), requests: Mutex::default(), behaviour });
+    let (objects, requests, under_way) = <_>::default();
+    let server = Arc::new(Server { objects, requests, behaviour, under_way });
     let shared = Arc::clone(&server);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -70,7 +75,12 @@ impl Server {
         self.requests.lock().unwrap().push(head.clone());
         let is_create = header("if-none-match").is_some_and(|value| value == "*")
             || header("x-goog-if-generation-match").is_some_and(|value| value == "0");
+        self.count(1);
+        if self.behaviour == Behaviour::Slow {
+            std::thread::sleep(Duration::from_millis(30));
+        }
         let (status, found) = self.decide(method, path, body, is_create);
+        self.count(-1);
         let content = if method == "HEAD" { &[][..] } else { &found };
         let reply = format!(
             "HTTP/1.1 {status}\r\nContent-Length: {}\r\nETag: \"x\"\r\nLocation: {path}\r\n\
@@ -79,6 +89,12 @@ impl Server {
         );
         reader.get_mut().write_all(reply.as_bytes())?;
         reader.get_mut().write_all(content)
+    }
+
+    fn count(&self, change: isize) {
+        let mut under_way = self.under_way.lock().unwrap();
+        let now = under_way.0.checked_add_signed(change).unwrap();
+        *under_way = (now, under_way.1.max(now));
     }
 
     fn decide(
@@ -162,6 +178,27 @@ fn a_workspace_is_pushed_and_cloned_through_a_bucket() {
         scene.runtime.block_on(cloned).unwrap();
         assert_eq!(scene.tree("a"), scene.tree("b"));
     }
+}
+
+#[test]
+fn a_clone_of_a_bucket_reads_several_objects_at_a_time() {
+    let (server, address) = serve(Behaviour::Slow);
+    let (scene, store) = prepared(&address);
+    for number in 0..200 {
+        scene.write("a", &format!("many/{number}"), number.to_string());
+    }
+    push_to(&scene, &store).unwrap();
+    server.requests.lock().unwrap().clear();
+    server.under_way.lock().unwrap().1 = 0;
+    let directory = scene.path("b");
+    let cloned = clone(store, &directory, Secret::OfProcess, &scene.access);
+    let cloned = scene.runtime.block_on(cloned).unwrap();
+    assert_eq!((cloned.written, cloned.fetched_objects), (203, 207));
+    assert_eq!(scene.tree("a"), scene.tree("b"));
+    let is_object = |head: &&String| head.contains("/objects/");
+    assert_eq!(server.requests.lock().unwrap().iter().filter(is_object).count(), 207);
+    let most = server.under_way.lock().unwrap().1;
+    assert!((4..=crate::PARALLEL).contains(&most), "{most}");
 }
 
 #[test]

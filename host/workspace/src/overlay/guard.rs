@@ -58,20 +58,30 @@ impl Overlay {
         &self,
         places: impl Iterator<Item = &'a str> + Clone,
     ) -> Option<(String, String)> {
-        // Forget what is known of directories in which a file of a repository was changed.
-        let marked = places.clone().map(disk::split).filter(|(_, name)| Mark::of(name).is_some());
-        let marked: BTreeMap<&str, &str> = marked.collect();
-        marked.keys().for_each(|directory| drop(self.repositories.known().remove(*directory)));
-        let mut made = marked.iter().filter(|(directory, _)| {
-            self.list(directory).is_ok_and(|entries| self.has_repository(directory, &entries))
-        });
-        if let Some((directory, name)) = made.next() {
-            return Some((join(directory, name), repository(directory, "would be")));
+        if let Some(made) = self.made_repository(places.clone()) {
+            return Some(made);
         }
         let mut held = places
             .clone()
             .filter_map(|place| Some((place.to_owned(), self.held(place, "would be")?)));
         held.next().or_else(|| self.included_elsewhere(places))
+    }
+
+    /// Returns the first of the places whose directory is a repository as the tree is now, and why that
+    /// may not be.
+    pub(crate) fn made_repository<'a>(
+        &self,
+        places: impl Iterator<Item = &'a str>,
+    ) -> Option<(String, String)> {
+        let marked = places.map(disk::split).filter(|(_, name)| Mark::of(name).is_some());
+        let marked: BTreeMap<&str, &str> = marked.collect();
+        // Forget what is known of directories in which a file of a repository was changed.
+        marked.keys().for_each(|directory| drop(self.repositories.known().remove(*directory)));
+        let mut made = marked.iter().filter(|(directory, _)| {
+            self.list(directory).is_ok_and(|entries| self.has_repository(directory, &entries))
+        });
+        let (directory, name) = made.next()?;
+        Some((join(directory, name), repository(directory, "would be")))
     }
 
     /// Returns the first of the places that belong to a repository elsewhere in the tree, and why it
@@ -188,11 +198,29 @@ impl Overlay {
             let places = in_it.filter_map(|entry| Some(join(directory, entry.name.to_str()?)));
             links.extend(places.filter(|place| may_lead_to_executed(place)));
         }
+        self.targets(links)
+    }
+
+    /// Returns where links lead, without those that lead to nothing.
+    fn targets(&self, links: impl IntoIterator<Item = String>) -> Vec<(String, String)> {
         let led = links.into_iter().filter_map(|link| {
             let target = self.resolve_noting("", &link, true, |_| {}).ok()?;
             Some((link, target.into()))
         });
         led.collect()
+    }
+
+    /// As [`executed`](Self::executed), for the files and links of a tree that has no repository and
+    /// whose links are `links`.
+    pub(crate) fn executed_by_names(&self, written: &[&str], links: &[&str]) -> Vec<ExecutedFile> {
+        let links = links.iter().filter(|link| may_lead_to_executed(link));
+        let links = self.targets(links.map(|link| (*link).to_owned()));
+        let found = written.iter().filter_map(|place| {
+            let by = executed_by(place).map(str::to_owned);
+            let by = by.or_else(|| executed_through_link(place, &links))?;
+            Some(ExecutedFile { path: (*place).to_owned(), by })
+        });
+        found.collect()
     }
 
     /// Whether git's configuration or a link of its hooks names a file.

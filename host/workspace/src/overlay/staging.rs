@@ -312,7 +312,7 @@ impl Overlay {
             return Err(Refused::unsupported(format!("{place} is no regular file")));
         }
         let mode = stat.st_mode & 0o7777;
-        let wanted = if executable { mode | (mode & 0o444) >> 2 } else { mode & !0o111 };
+        let wanted = if executable { disk::executable(mode) } else { mode & !0o111 };
         if wanted == mode {
             return Ok(());
         }

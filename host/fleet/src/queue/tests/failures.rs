@@ -196,7 +196,7 @@ async fn two_holders_at_the_same_time_lead_to_one_result() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_are_checked_and_jetstream_is_needed() {
+async fn credentials_are_checked() {
     let place = tempdir().unwrap();
     let files = place.path().to_str().unwrap().to_owned();
     let options = ["--jetstream", "--store_dir", &files, "--user", "ada", "--pass", "secret"];
@@ -221,11 +221,46 @@ async fn credentials_are_checked_and_jetstream_is_needed() {
     let options = QueueOptions { credentials, ..QueueOptions::default() };
     let error = Queue::connect(&server.address(), secret(), options).await.unwrap_err();
     assert!(matches!(error, QueueError::Credentials(_)), "{error}");
-    let server = Server::with(tempdir().unwrap(), Vec::new());
-    let error = Queue::connect(&server.address(), secret(), QueueOptions::default()).await;
-    assert!(matches!(error, Err(QueueError::Refused(_))), "{error:?}");
     let error = Queue::connect("nats://127.0.0.1:1", secret(), QueueOptions::default()).await;
     assert!(matches!(error, Err(QueueError::Unreachable(_))), "{error:?}");
+}
+
+/// A server does not say whether it will start JetStream; that an account may not use it is permanent.
+#[tokio::test(flavor = "multi_thread")]
+async fn jetstream_may_be_started_later_but_not_for_an_account_without_it() {
+    let mut server = Server::with(tempdir().unwrap(), Vec::new());
+    let error = Queue::connect(&server.address(), secret(), QueueOptions::default()).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, QueueError::NoJetStream(_)) && error.may_pass(), "{error}");
+    assert!(error.to_string().contains("store_dir"), "{error}");
+    server.kill();
+    let files = server.files().to_str().unwrap().to_owned();
+    server.restart_with(["--jetstream", "--store_dir", &files].map(str::to_owned).to_vec());
+    connect(&server).await;
+
+    let place = tempdir().unwrap();
+    let configuration = place.path().join("nats.conf");
+    let text = format!(
+        r#"jetstream {{ store_dir: "{}" }}
+        accounts {{
+            with {{ jetstream: enabled, users: [{{ user: ada, password: secret }}] }}
+            without {{ users: [{{ user: bob, password: secret }}] }}
+        }}"#,
+        place.path().display()
+    );
+    std::fs::write(&configuration, text).unwrap();
+    let options = ["--config".to_owned(), configuration.to_str().unwrap().to_owned()];
+    let server = Server::with(place, options.to_vec());
+    let connect_as = async |user: &str| {
+        let (user, password) = (user.to_owned(), "secret".to_owned());
+        let credentials = QueueCredentials::Password { user, password };
+        let options = QueueOptions { credentials, ..QueueOptions::default() };
+        Queue::connect(&server.address(), secret(), options).await
+    };
+    connect_as("ada").await.unwrap();
+    let error = connect_as("bob").await.unwrap_err();
+    assert!(matches!(error, QueueError::Refused(_)) && !error.may_pass(), "{error}");
+    assert!(error.to_string().contains("jetstream: enabled"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

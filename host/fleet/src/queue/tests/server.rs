@@ -61,6 +61,12 @@ impl Server {
     pub(super) fn restart(&mut self) {
         self.child = spawn(self.port, &self.options);
     }
+
+    /// As [`Server::restart`], with other options from now on.
+    pub(super) fn restart_with(&mut self, options: Vec<String>) {
+        self.options = options;
+        self.restart();
+    }
 }
 
 impl Drop for Server {
