@@ -288,7 +288,9 @@ fn a_client_that_leaves_early_takes_its_call_along() {
 fn a_task_is_seen_through_a_restart() {
     let place = place();
     let server = Server::new(&place, &[]);
-    let done = task(&server, &slow(1));
+    // It ends when the file is written, and not before it is a task.
+    let done = task(&server, &call("until", &json!({"file": "ready"})));
+    place.write("ready", "");
     let result = wait_for(&server, &done, "completed");
     let stopped = task(&server, &slow(60));
     let asking = task(&server, &confirm());
