@@ -204,6 +204,7 @@ impl Setup {
             session: Session::default(),
             secrets: Arc::default(),
             consents: Arc::default(),
+            questions: Arc::default(),
             services: Arc::new(services),
         };
         CallRequest {
