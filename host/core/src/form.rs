@@ -51,7 +51,7 @@ pub enum FormAnswer {
     Accepted(Map<String, Value>),
     /// The user has said no.
     Declined,
-    /// The user has not answered.
+    /// The user has given no answer.
     Cancelled,
 }
 
@@ -63,15 +63,15 @@ pub struct FormError(String);
 /// How a user gives the value of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// By a text.
+    /// The user types a text.
     Text,
-    /// By a number.
+    /// The user types a number.
     Number,
-    /// By yes or no.
+    /// The user chooses yes or no.
     Bool,
-    /// By one of these values, each with its title.
+    /// The user chooses one of these values, each with its title.
     One(Vec<(String, String)>),
-    /// By any of these values, each with its title.
+    /// The user chooses any of these values, each with its title.
     Many(Vec<(String, String)>),
 }
 
@@ -214,7 +214,7 @@ impl Form {
         &self.fields
     }
 
-    /// Its JSON Schema.
+    /// Returns its JSON Schema, with inert texts.
     pub fn schema(&self) -> Value {
         let mut schema = self.without_required();
         let required = self.fields.iter().filter(|field| field.is_required);

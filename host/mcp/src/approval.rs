@@ -96,7 +96,7 @@ struct Answered {
     given: Given,
 }
 
-/// An answer.
+/// An answer of the user.
 #[derive(Clone)]
 enum Given {
     /// A yes to a call, with the workspace when the user was asked.
@@ -314,7 +314,8 @@ impl ClientApprover {
             Some(task) => {
                 let paused = proposal.paused.as_ref().map(|id| format!("{PAUSED}{id}"));
                 let paused = paused.zip(self.call.arguments.clone());
-                let way = Way::Task { task: &task, kind: APPROVAL, paused };
+                let key = (APPROVAL, task.number());
+                let way = Way::Task { task: &task, key, paused };
                 self.wait(way, params, proposal).await
             }
             None => {
@@ -427,7 +428,7 @@ impl ClientApprover {
         earlier: Vec<Answered>,
     ) -> Result<FormAnswers, Failure> {
         if let Some(task) = self.call.job.settle() {
-            let way = Way::Task { task: &task, kind: forms::QUESTION, paused: None };
+            let way = Way::Task { task: &task, key: (forms::QUESTION, 0), paused: None };
             return self.wait_for_forms(&way, asked).await;
         }
         let request =
@@ -444,21 +445,24 @@ impl ClientApprover {
         way: &Way<'_>,
         asked: &AskedForms,
     ) -> Result<FormAnswers, Failure> {
-        let one = async |question: &PluginQuestion| {
+        let one = async |(way, question): (Way<'_>, &PluginQuestion)| {
             let params = forms::request(&asked.tool, question)?;
             let form = &question.form;
             let shown = self.form_question(&asked.tool, question);
-            Ok(match self.answer(way.clone(), params, shown).await? {
+            Ok(match self.answer(way, params, shown).await? {
                 UserReply::Client(answer) => forms::of_client(form, &answer),
                 UserReply::Elsewhere(answer) => forms::of_user(form, answer),
             })
         };
+        // The keys of the questions are in their order.
+        let questions = asked.questions.iter().map(|question| (way.of_next(), question));
+        let questions: Vec<(Way<'_>, &PluginQuestion)> = questions.collect();
         let all = async {
             if !matches!(way, Way::Request(_)) {
-                return try_join_all(asked.questions.iter().map(one)).await;
+                return try_join_all(questions.into_iter().map(one)).await;
             }
             let mut answers = Vec::new();
-            for question in &asked.questions {
+            for question in questions {
                 answers.push(one(question).await?);
             }
             Ok(answers)
@@ -627,10 +631,23 @@ enum UserReply {
 enum Way<'a> {
     /// By a request to the client.
     Request(&'a Peer<RoleServer>),
-    /// By the task that the call has become: a question of a kind, and what a paused call goes on with.
-    Task { task: &'a Arc<Task>, kind: &'a str, paused: Option<(String, JsonObject)> },
+    /// By the task that the call has become: the kind and the number of the question, and what a paused call
+    /// goes on with.
+    Task { task: &'a Arc<Task>, key: (&'a str, u64), paused: Option<(String, JsonObject)> },
     /// Only at a terminal.
     Terminal,
+}
+
+impl Way<'_> {
+    /// The same way for the next question of several that are open.
+    fn of_next(&self) -> Self {
+        match self {
+            Self::Task { task, key: (kind, _), .. } => {
+                Self::Task { task, key: (kind, task.number()), paused: None }
+            }
+            other => other.clone(),
+        }
+    }
 }
 
 /// Asks the client. Returns `None` if it can't be asked.
@@ -643,7 +660,7 @@ async fn from_client(
             let asked = peer.create_elicitation_with_timeout(params, Some(ANSWER_TIMEOUT)).await;
             Some(asked.map_err(unasked))
         }
-        Way::Task { task, kind, paused } => task.ask(kind, params, paused).await.map(Ok),
+        Way::Task { task, key, paused } => task.ask(key, params, paused).await.map(Ok),
         Way::Terminal => None,
     }
 }

@@ -79,6 +79,8 @@ pub(super) fn of_user(form: &Form, answer: QuestionAnswer) -> FormAnswer {
     }
 }
 
+/// The answer of a client, checked against the form.
+///
 /// # Errors
 /// What does not fit.
 fn filled(form: &Form, answer: &ElicitResult) -> Result<FormAnswer, String> {

@@ -281,20 +281,23 @@ impl Task {
         self.change(|now| now.message = Some(message));
     }
 
-    /// Asks the user of the client a question of a kind, and waits for the answer. Several can be open. A call
-    /// that was paused can go on in another process, with this `state` and these `arguments`.
+    /// The number of the next question, counted from 1.
+    pub(super) fn number(&self) -> u64 {
+        let mut now = self.now();
+        now.asked += 1;
+        now.asked
+    }
+
+    /// Asks the user of the client a question of a kind with its [`Self::number`], and waits for the answer.
+    /// Several can be open. A call that was paused can go on in another process, with this `state` and these
+    /// `arguments`.
     pub(super) async fn ask(
         self: &Arc<Self>,
-        kind: &str,
+        (kind, asked): (&str, u64),
         question: ElicitRequestParams,
         paused: Option<(String, JsonObject)>,
     ) -> Option<ElicitResult> {
         let (answer, answered) = oneshot::channel();
-        let asked = {
-            let mut now = self.now();
-            now.asked += 1;
-            now.asked
-        };
         let is_paused = paused.is_some();
         // A client that sees the question can answer it in a later server.
         if let Some((state, arguments)) = paused {

@@ -152,10 +152,13 @@ mod tests {
         assert_eq!(guard.wanted(), None);
         assert_eq!(guard.ask(questions(2, "a")), QuestionsAnswer::Answers(answers));
         assert_eq!(guard.ask(questions(1, "a")), QuestionsAnswer::Asked);
-        guard.answered(guard.wanted().unwrap(), Err("nobody".to_owned()));
+        guard.answered(guard.wanted().unwrap(), Err("no answer".to_owned()));
         guard.begin();
-        assert_eq!(guard.ask(questions(1, "a")), QuestionsAnswer::Unavailable("nobody".to_owned()));
-        assert_eq!(guard.unavailable(), ["'p' could not ask the user: nobody"]);
+        assert_eq!(
+            guard.ask(questions(1, "a")),
+            QuestionsAnswer::Unavailable("no answer".to_owned())
+        );
+        assert_eq!(guard.unavailable(), ["'p' could not ask the user: no answer"]);
     }
 
     #[test]
@@ -163,7 +166,7 @@ mod tests {
         let guard = QuestionGuard::new(true);
         guard.begin();
         assert_eq!(guard.ask(questions(MAX_QUESTIONS + 1, "a")), QuestionsAnswer::TooMany);
-        // The same question again and again.
+        // A question that is repeated.
         let guard = QuestionGuard::new(true);
         guard.answered(questions(1, "a"), Ok(vec![FormAnswer::Declined]));
         for _ in 0..MAX_QUESTIONS {
