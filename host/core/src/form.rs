@@ -568,7 +568,11 @@ mod tests {
             (text(json!({"type": "string", "enumNames": ["a"]})), "its choices"),
             (text(json!({"type": "array"})), "its choices"),
             (text(json!({"type": "array", "items": {"type": "string"}})), "1 to 100 choices"),
-            (text(json!({"type": "array", "items": {"type": "object"}})), "its choices"),
+            (text(json!({"type": "array", "items": {"type": "object"}})), "unknown variant"),
+            (
+                text(json!({"type": "array", "items": {"type": "integer", "enum": ["1"]}})),
+                "its choices",
+            ),
             (text(json!({"type": "string", "default": 5})), "does not fit: a: it is a string"),
             (text(json!({"type": "string", "default": "\u{1b}[2J"})), "hide or reorder"),
             (text(json!({"type": "string", "enum": ["a"], "default": "b"})), "does not fit"),

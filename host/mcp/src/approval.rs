@@ -639,7 +639,7 @@ enum Way<'a> {
 }
 
 impl Way<'_> {
-    /// The same way for the next question of several that are open.
+    /// The way for the next question of several that are open.
     fn of_next(&self) -> Self {
         match self {
             Self::Task { task, key: (kind, _), .. } => {
