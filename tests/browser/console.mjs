@@ -84,6 +84,10 @@ assert.match(await stranger.innerText("main"), /This browser has not opened the 
 const proposal = (id) => `${base}proposal?id=${id}`;
 await page.goto(proposal(given.large));
 assert.equal(await page.locator(".hunk").count(), 1000);
+// The lines of all of them are shown in the end.
+await until(async () => (await page.locator(".hunk table").count()) === 1000, "the lines of all hunks");
+assert.equal(await page.locator(".hunk noscript").count(), 0);
+assert.match(await page.locator(".hunk").last().textContent(), /old 7992[^]*new 7992/);
 for (const key of ["j", "j", "x", "k", "a", "a", "r", "j", "x", "a", "k", "r", "j", "j", "a", "a", "a"]) {
   await page.keyboard.press(key);
 }
@@ -259,6 +263,7 @@ for (const name of ["inbox", "calls", "history", "journal", "permissions", "figu
   const response = await narrow.goto(`${base}${name}`);
   assert.equal(response.status(), 200, name);
 }
+assert.equal(await narrow.locator(".hunk table").count(), 1000);
 await narrow.locator("button[name=reject-one]").first().click();
 await narrow.waitForSelector(".said");
 assert.match(await narrow.innerText(".said"), /1 hunk rejected/);
