@@ -15,6 +15,7 @@ const given = JSON.parse((await lines.next()).value);
 const browser = await start(given);
 const page = await browser.newPage();
 await page.goto(given.url);
+await page.waitForURL("**/inbox");
 const base = given.url.split("?")[0];
 for (let round = 0; round < ROUNDS; round += 1) {
   await page.goto(`${base}inbox`);
