@@ -592,6 +592,66 @@ fn questions_of_calls_are_answered() {
     assert!(other.get("inbox").contains("Another process answers the questions"));
 }
 
+/// A question of a plugin whose texts attack the page.
+fn hostile_question() -> Value {
+    let form = json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "title": "<b>Name", "maxLength": 10},
+            "age": {"type": "integer", "default": 30},
+            "sure": {"type": "boolean"},
+            "color": {"type": "string", "oneOf": [{"const": "r", "title": "<i>Red"}]},
+            "some": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+        },
+        "required": ["name"],
+    });
+    json!({"questions": [{"message": "<script>alert(1)</script>\u{202e}", "form": form}]})
+}
+
+#[test]
+fn questions_of_plugins_are_answered() {
+    let place = Place::new();
+    configure(&place, "[grants.conformance]\nquestions = true\n");
+    let console = Console::open(&place);
+    let mut session = Session::begun(&place, &json!({}));
+    let mut ask = |id: u64| {
+        session.call(id, "conformance__ask_user", &hostile_question());
+        wait_until(|| console.get("inbox").contains("A question of the plugin"));
+        let page = console.get("inbox");
+        (value_of(&page, "question").to_owned(), page)
+    };
+    let (question, page) = ask(1);
+    assert!(page.contains("The plugin 'conformance' asks you something"), "{page}");
+    assert!(page.contains("&lt;script&gt;alert(1)") && !page.contains("<script>alert"), "{page}");
+    assert!(page.contains("&lt;b&gt;Name") && page.contains("&lt;i&gt;Red"), "{page}");
+    let send = |fields: &[(&str, &str)]| {
+        let fields = [&[("question", question.as_str())], fields].concat();
+        console.send("answer", &fields).1
+    };
+    let form = |fields: &[(&str, &str)]| send(&[&[("answer", "form")], fields].concat());
+    assert!(send(&[("answer", "once")]).contains("no such answer"));
+    let name = ("field-name", "Ada");
+    for (fields, wanted) in [
+        (vec![], "name: it is required"),
+        (vec![("field-name", "Ada, Countess")], "at most 10 characters"),
+        (vec![name, ("field-age", "x")], "it is a number"),
+        (vec![name, ("field-color", "g")], "color: it is"),
+    ] {
+        let page = form(&fields);
+        assert!(page.contains("Nothing was answered") && page.contains(wanted), "{wanted}: {page}");
+    }
+    let some = [("field-some", "a"), ("field-some", "b"), ("name", "Eve")];
+    let filled = [&[name, ("field-age", "36"), ("field-sure", "yes")], &some[..]].concat();
+    assert!(form(&filled).contains("has your answer"));
+    let (second, _) = ask(2);
+    console.send("answer", &[("question", &second), ("answer", "decline")]);
+    let [one, two] = [session.answer(1), session.answer(2)].map(|answer| answer.to_string());
+    let content = r#"{\"name\":\"Ada\",\"age\":36,\"sure\":true,\"some\":[\"a\",\"b\"]}"#;
+    assert!(one.contains(&content.replace('"', "\\\"")) || one.contains(content), "{one}");
+    assert!(two.contains("action=decline"), "{two}");
+    assert!(place.run(&["log"]).stdout.contains("the user of cofferdam console"));
+}
+
 #[test]
 fn calls_are_approved_by_a_pattern_for_a_time() {
     let place = Place::new();

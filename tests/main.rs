@@ -38,6 +38,7 @@ mod pipeline;
 mod planted;
 mod process;
 mod quality;
+mod questions;
 mod readme;
 mod responses;
 mod review;

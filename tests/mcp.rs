@@ -6,6 +6,7 @@ mod background;
 mod client;
 mod conformance;
 mod conversation;
+mod forms;
 mod frameworks;
 pub mod http;
 mod outputs;

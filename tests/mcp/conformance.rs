@@ -21,19 +21,21 @@ const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 const SETTINGS: &str = "\
 ask = [
     'conformance.confirm_delete',
-    'conformance.test_elicitation',
     'conformance.test_input_required_result_elicitation',
     'conformance.test_input_required_result_request_state',
     'conformance.test_input_required_result_tampered_state',
     'conformance.test_missing_capability',
     'conformance.test_streaming_elicitation',
-    'conformance.test_tool_with_task',
 ]
 tasks = [
     'conformance.confirm_delete',
     'conformance.failing_job',
+    'conformance.multi_input',
     'conformance.protocol_error_job',
 ]
+[grants.conformance]
+files = 'read'
+questions = true
 [roles.conformance]
 tools = ['conformance.*', 'edit.apply_patch', 'files.glob', 'files.read_file']
 ";

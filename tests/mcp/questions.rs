@@ -11,14 +11,14 @@ use crate::support::{Place, wait_until};
 use crate::trial::configure;
 
 /// The command, as a program uses it.
-struct Terminal {
+pub struct Terminal {
     child: Child,
     answers: Option<ChildStdin>,
     questions: BufReader<ChildStdout>,
 }
 
 impl Terminal {
-    fn new(place: &Place) -> Self {
+    pub fn new(place: &Place) -> Self {
         let mut command = place.command(&["review", "answer"]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let (answers, questions) = (child.stdin.take(), child.stdout.take().unwrap());
@@ -29,18 +29,18 @@ impl Terminal {
         Self { child, answers, questions: BufReader::new(questions) }
     }
 
-    fn question(&mut self) -> Value {
+    pub fn question(&mut self) -> Value {
         let mut line = String::new();
         self.questions.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    fn say(&mut self, answer: &str) {
+    pub fn say(&mut self, answer: &str) {
         writeln!(self.answers.as_ref().unwrap(), "{answer}").unwrap();
     }
 
     /// Closes its input.
-    fn end(mut self) {
+    pub fn end(mut self) {
         drop(self.answers.take());
         let _ = self.child.kill();
         self.child.wait().unwrap();

@@ -17,8 +17,11 @@ use crate::support::Place;
 use crate::trial::configure;
 
 const SETTINGS: &str = "\
-ask = ['conformance.confirm_delete', 'conformance.test_tool_with_task', 'conformance.test_simple_text']
-tasks = ['conformance.confirm_delete', 'conformance.test_missing_capability']
+ask = ['conformance.confirm_delete', 'conformance.test_simple_text']
+tasks = ['conformance.confirm_delete', 'conformance.multi_input', 'conformance.test_missing_capability']
+[grants.conformance]
+files = 'read'
+questions = true
 [roles.one]
 tools = ['conformance.*']
 [roles.two]
@@ -222,17 +225,44 @@ fn a_task_asks_the_user_and_goes_on_with_the_answer() {
 #[test]
 fn a_question_before_the_task_is_asked_by_the_result() {
     let place = place();
-    let server = Server::new(&place, &[]);
+    let server = warm(&place);
     let params = json!({"name": "test_tool_with_task", "arguments": {}});
     let asked = ask(&server, &request("/mcp/one", "tools/call", &params))["result"].take();
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     assert!(asked.get("taskId").is_none(), "{asked}");
     let mut params = params;
     params["requestState"] = asked["requestState"].clone();
-    params["inputResponses"] = json!({"approval": {"action": "accept", "content": {}}});
+    let answer = json!({"action": "accept", "content": {"name": "Alice"}});
+    params["inputResponses"] = json!({"question-1": answer});
     let id = task(&server, &request("/mcp/one", "tools/call", &params));
     let ended = wait_for(&server, &id, "completed");
-    assert_eq!(ended["result"]["isError"], false, "{ended}");
+    let text = ended["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("Alice"), "{ended}");
+}
+
+#[test]
+fn a_task_asks_two_questions_at_once() {
+    let place = place();
+    let server = Server::new(&place, &[]);
+    let id = task(&server, &call("multi_input", &json!({})));
+    let asked = wait_for(&server, &id, "input_required");
+    let keys = |state: &Value| -> Vec<String> {
+        state["inputRequests"].as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(keys(&asked), ["question-1", "question-2"]);
+    let named = |name: &str| json!({"action": "accept", "content": {"name": name}});
+    update(&server, &id, &json!({"question-2": named("Lovelace")}));
+    assert_eq!(keys(&wait_for(&server, &id, "input_required")), ["question-1"]);
+    update(&server, &id, &json!({"question-1": named("Ada"), "question-2": named("Byron")}));
+    let ended = wait_for(&server, &id, "completed");
+    let text = ended["result"]["content"][0]["text"].as_str().unwrap();
+    let (first, second) = (text.find("Ada").unwrap(), text.find("Lovelace").unwrap());
+    assert!(first < second && !text.contains("Byron"), "{text}");
+    // Cancelling the task withdraws its questions.
+    let id = task(&server, &call("multi_input", &json!({})));
+    wait_for(&server, &id, "input_required");
+    about(&server, "/mcp/one", "tasks/cancel", &id);
+    wait_for(&server, &id, "cancelled");
 }
 
 #[test]
@@ -288,7 +318,9 @@ fn a_client_that_leaves_early_takes_its_call_along() {
 fn a_task_is_seen_through_a_restart() {
     let place = place();
     let server = Server::new(&place, &[]);
-    let done = task(&server, &slow(1));
+    // It ends when the file is written, and not before it is a task.
+    let done = task(&server, &call("until", &json!({"file": "ready"})));
+    place.write("ready", "");
     let result = wait_for(&server, &done, "completed");
     let stopped = task(&server, &slow(60));
     let asking = task(&server, &confirm());

@@ -1,4 +1,4 @@
-//! `cofferdam review`: lists, shows, accepts and rejects held changes, and answers questions of calls.
+//! `cofferdam review`: lists, shows, accepts and rejects held changes, and answers questions of calls and plugins.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
@@ -7,17 +7,18 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::termios::{QueueSelector, tcflush};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::args::{Decide, Format, Global, Review, ReviewCommand};
 use super::output::Output;
 use super::{CliError, exit, setup};
+use cofferdam_core::form::{Field, Form, FormAnswer, Input};
 use cofferdam_core::policy::executed_by;
 use cofferdam_engine::journal::CommitRecord;
 use cofferdam_engine::review::Reviewer;
 use cofferdam_text::escape_control;
 use cofferdam_workspace::{
-    Chosen, Decided, Decision, FileReview, ListedProposal, Question, QuestionAnswer,
+    AskedForm, Chosen, Decided, Decision, FileReview, ListedProposal, Question, QuestionAnswer,
     Review as Reviewed, ReviewError, Reviews, Verdict, Workspace,
 };
 
@@ -323,11 +324,11 @@ fn answer(workspace: &Workspace, output: &Output) -> Result<(), CliError> {
 }
 
 fn show_question(id: &str, question: &Question, output: &Output) -> Result<(), CliError> {
-    let Question { tool, session, client, role, text, for_session, args, .. } = question;
+    let Question { tool, session, client, role, text, for_session, args, form, .. } = question;
     if output.format() == Format::Json {
         return output.json(&json!({
             "question": id, "tool": tool, "session": session, "client": client, "role": role,
-            "text": text, "for_session": for_session, "args": args,
+            "text": text, "for_session": for_session, "args": args, "form": form,
         }));
     }
     let mut head = format!("\nsession {}", escaped(session));
@@ -341,21 +342,20 @@ fn show_question(id: &str, question: &Question, output: &Output) -> Result<(), C
 
 /// Reads lines until one is an answer. Returns `None` at the end of the input.
 fn read_answer(question: &Question, output: &Output) -> Result<Option<QuestionAnswer>, CliError> {
+    if let Some(asked) = &question.form {
+        return read_form(asked, output);
+    }
     let keys = match (question.for_session, &question.args) {
         (true, Some(_)) => "[y,s,t MINUTES [ARGUMENT=PATTERN],n REASON]",
         (true, None) => "[y,s,n REASON]",
         (false, _) => "[y,n REASON]",
     };
     loop {
-        // What was typed before the question was shown is no answer to it.
-        if io::stdin().is_terminal() {
-            tcflush(io::stdin(), QueueSelector::IFlush).map_err(io::Error::from)?;
-        }
         let asked = match output.format() {
             Format::Text => format!("Yes {keys}? "),
             Format::Json => String::new(),
         };
-        let Some(line) = prompt(output, &asked)? else { return Ok(None) };
+        let Some(line) = fresh_line(output, &asked)? else { return Ok(None) };
         let (key, reason) = line.split_once(' ').unwrap_or((&line, ""));
         return Ok(Some(match (key, reason) {
             ("y", "") => QuestionAnswer::Once,
@@ -376,6 +376,94 @@ fn read_answer(question: &Question, output: &Output) -> Result<Option<QuestionAn
             }
         }));
     }
+}
+
+/// Reads whether the user answers a question of a plugin, and then each field of its form; with `--json`, a line
+/// with the whole answer. Returns `None` at the end of the input.
+fn read_form(asked: &AskedForm, output: &Output) -> Result<Option<QuestionAnswer>, CliError> {
+    let AskedForm { plugin, form } = asked;
+    let keys = "[y,n]";
+    loop {
+        let question = match output.format() {
+            Format::Text => format!("Answer the plugin {} {keys}? ", escaped(plugin)),
+            Format::Json => String::new(),
+        };
+        let Some(line) = fresh_line(output, &question)? else { return Ok(None) };
+        let answer = match (line.as_str(), output.format()) {
+            ("n", _) => Ok(FormAnswer::Declined),
+            ("y", Format::Text) => match read_fields(form, output)? {
+                Some(answer) => answer,
+                None => return Ok(None),
+            },
+            (_, Format::Text) => Err(format!("answers are {keys}")),
+            (line, Format::Json) => serde_json::from_str(line)
+                .map_err(|error| format!("the answer is n, or an object with the fields ({error})"))
+                .and_then(|content| form.answer(content).map(FormAnswer::Accepted)),
+        };
+        match answer {
+            Ok(answer) => return Ok(Some(QuestionAnswer::Form(answer))),
+            Err(why) => output.warnings(&[why]),
+        }
+    }
+}
+
+/// Asks for each field of a form. Returns `None` at the end of the input.
+fn read_fields(
+    form: &Form,
+    output: &Output,
+) -> Result<Option<Result<FormAnswer, String>>, CliError> {
+    let mut content = Map::new();
+    for field in form.fields() {
+        let Some(line) = prompt(output, &field_prompt(field))? else { return Ok(None) };
+        let texts: Vec<&str> = match field.input() {
+            Input::Many(_) => {
+                line.split(',').map(str::trim).filter(|text| !text.is_empty()).collect()
+            }
+            _ => vec![&line],
+        };
+        let value = match field.read(&texts) {
+            Ok(value) if line.is_empty() => field.default().cloned().or(value),
+            Ok(value) => value,
+            Err(why) => return Ok(Some(Err(why))),
+        };
+        content.extend(value.map(|value| (field.name().to_owned(), value)));
+    }
+    Ok(Some(form.answer(content).map(FormAnswer::Accepted)))
+}
+
+/// What a user is asked about a field: its title, what it is, the choices, and what an empty line stands for.
+fn field_prompt(field: &Field) -> String {
+    let values = |choices: &[(String, String)]| {
+        let one = |(value, title): &(String, String)| match value == title {
+            true => escaped(value).to_string(),
+            false => format!("{} ({})", escaped(value), escaped(title)),
+        };
+        choices.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    let mut prompt = format!("  {}", escaped(field.title()));
+    if let Some(description) = field.description() {
+        let _ = write!(prompt, " - {}", escaped(description));
+    }
+    let _ = match field.input() {
+        Input::Text | Input::Number => Ok(()),
+        Input::Bool => write!(prompt, " [yes,no]"),
+        Input::One(choices) => write!(prompt, " [{}]", values(&choices)),
+        Input::Many(choices) => write!(prompt, " [any of {}, with commas]", values(&choices)),
+    };
+    if let Some(default) = field.default() {
+        let _ = write!(prompt, " (default {})", escape_control(&default.to_string()));
+    } else if !field.is_required() {
+        prompt.push_str(" (may be empty)");
+    }
+    format!("{prompt}: ")
+}
+
+/// Asks, and reads a line. What was typed before the question was shown is no answer to it.
+fn fresh_line(output: &Output, question: &str) -> Result<Option<String>, CliError> {
+    if io::stdin().is_terminal() {
+        tcflush(io::stdin(), QueueSelector::IFlush).map_err(io::Error::from)?;
+    }
+    prompt(output, question)
 }
 
 /// Reads the rest of an answer for a time: the minutes, and a pattern for one argument.

@@ -77,6 +77,44 @@ const marks = new Map();
 let chosen = 0;
 let at = -1;
 
+// The lines of hunks further down are a text until they are near, and once the browser has time: then a search
+// of the page finds them.
+const later = new Map();
+for (const hunk of hunks) {
+  const text = hunk.querySelector("noscript");
+  if (text) later.set(hunk, text);
+}
+
+function unfold(hunk) {
+  const text = later.get(hunk);
+  if (!text) return;
+  later.delete(hunk);
+  const lines = document.createElement("template");
+  lines.innerHTML = text.textContent;
+  text.replaceWith(lines.content);
+}
+
+if (later.size) {
+  const near = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      near.unobserve(target);
+      unfold(target);
+    }
+  }, { rootMargin: "1500px" });
+  for (const hunk of later.keys()) near.observe(hunk);
+  const soonest = window.requestIdleCallback ?? ((work) => setTimeout(work, 50, { timeRemaining: () => 0 }));
+  const rest = (time) => {
+    do {
+      const [hunk] = later.keys();
+      if (!hunk) return;
+      unfold(hunk);
+    } while (time.timeRemaining() > 4);
+    soonest(rest);
+  };
+  addEventListener("load", () => soonest(rest));
+}
+
 function current(index) {
   hunks[at]?.classList.remove("current");
   at = Math.min(Math.max(index, 0), hunks.length - 1);
@@ -90,6 +128,7 @@ function select(index) {
   let next = Math.min(Math.max(index, 0), hunks.length - 1);
   while (next > 0 && next < hunks.length - 1 && isFolded(hunks[next])) next += step;
   current(isFolded(hunks[next]) ? at : next);
+  unfold(hunks[at]);
   hunks[at].focus({ preventScroll: true });
   hunks[at].scrollIntoView({ block: "nearest" });
 }

@@ -6,13 +6,17 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
+use serde_json::{Map, Value};
 
 use crate::form::{Fields, address};
 use crate::layout::{self, Page, ago, facts, maybe, name, redirect, short, text};
 use crate::state::Console;
+use cofferdam_core::form::{Field, Form, FormAnswer, Input};
 use cofferdam_core::policy::CallPattern;
 use cofferdam_engine::runtime::blocking;
-use cofferdam_workspace::{ListedProposal, Question, QuestionAnswer, ReviewError, Reviews};
+use cofferdam_workspace::{
+    AskedForm, ListedProposal, Question, QuestionAnswer, ReviewError, Reviews,
+};
 
 /// How many paths of a proposal the list names.
 const MAX_PATHS: usize = 8;
@@ -72,6 +76,9 @@ fn of_questions(console: &Console, questions: &Questions) -> Markup {
 }
 
 fn of_question(console: &Console, id: &str, question: &Question) -> Markup {
+    if let Some(asked) = &question.form {
+        return of_form(console, id, question, asked);
+    }
     let Question { tool, session, client, role, text: asked, for_session, .. } = question;
     let reason = format!("reason-{id}");
     html! {
@@ -101,6 +108,91 @@ fn of_question(console: &Console, id: &str, question: &Question) -> Markup {
             @if let Some(exact) = question.exact() { (for_a_time(console, id, &exact)) }
         }
     }
+}
+
+/// A question of a plugin, with its form.
+fn of_form(console: &Console, id: &str, question: &Question, asked: &AskedForm) -> Markup {
+    let Question { tool, session, client, role, text: shown, .. } = question;
+    html! {
+        article class="card asks" {
+            h3 { "A question of the plugin " (name(&asked.plugin)) }
+            (facts([
+                ("tool", Some(name(tool))),
+                ("session", Some(name(session))),
+                ("client", maybe(client.as_ref())),
+                ("role", maybe(role.as_ref())),
+            ]))
+            pre class="asked" { (text(shown)) }
+            form method="post" action="answer" class="edit" {
+                (layout::token(console))
+                input type="hidden" name="question" value=(id);
+                @for field in asked.form.fields() { (of_field(id, field)) }
+                p class="row" {
+                    button name="answer" value="form" class="accept" { "Answer the plugin" }
+                    button name="answer" value="decline" class="reject" formnovalidate { "Don't answer" }
+                }
+            }
+        }
+    }
+}
+
+fn of_field(id: &str, field: &Field) -> Markup {
+    let (key, is_required) = (field_key(field), field.is_required());
+    let input = format!("{key}-{id}");
+    let default = field.default();
+    let is_default = |value: &str| match default {
+        Some(Value::Array(values)) => values.iter().any(|one| one == value),
+        Some(one) => one == value,
+        None => false,
+    };
+    let told = html! { @if let Some(told) = field.description() { span class="quiet" { " " (text(told)) } } };
+    let label = html! { label for=(input) { (text(field.title())) (told) } };
+    let typed =
+        default.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    html! {
+        @match field.input() {
+            Input::Text => {
+                (label)
+                input id=(input) name=(key) type="text" autocomplete="off" required[is_required] value=[typed];
+            }
+            Input::Number => {
+                (label)
+                input id=(input) name=(key) type="text" inputmode="decimal" autocomplete="off"
+                    required[is_required] value=[typed];
+            }
+            Input::Bool => {
+                (label)
+                select id=(input) name=(key) {
+                    @if default.is_none() { option value="" { "–" } }
+                    option value="yes" selected[default == Some(&Value::Bool(true))] { "Yes" }
+                    option value="no" selected[default == Some(&Value::Bool(false))] { "No" }
+                }
+            }
+            Input::One(choices) => {
+                (label)
+                select id=(input) name=(key) {
+                    @if default.is_none() { option value="" { "–" } }
+                    @for (value, title) in &choices {
+                        option value=(value) selected[is_default(value)] { (text(title)) }
+                    }
+                }
+            }
+            Input::Many(choices) => fieldset {
+                legend { (text(field.title())) (told) }
+                @for (value, title) in &choices {
+                    label {
+                        input type="checkbox" name=(key) value=(value) checked[is_default(value)];
+                        " " (text(title))
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// The name of a field of a plugin's form in the page's form. The page has fields of its own.
+fn field_key(field: &Field) -> String {
+    format!("field-{}", field.name())
 }
 
 /// The form for a yes to calls like this one for a time.
@@ -231,6 +323,13 @@ pub async fn answer(console: &Arc<Console>, fields: Fields) -> Response {
 /// What is wrong with it.
 fn chosen(question: &Question, fields: &Fields) -> Result<QuestionAnswer, String> {
     let reason = fields.filled("reason").map(|reason| reason.trim().to_owned());
+    if let Some(AskedForm { form, .. }) = &question.form {
+        return match fields.get("answer") {
+            "form" => filled(form, fields).map(QuestionAnswer::Form),
+            "decline" => Ok(QuestionAnswer::Form(FormAnswer::Declined)),
+            _ => Err("the form has no such answer".to_owned()),
+        };
+    }
     match fields.get("answer") {
         "once" => Ok(QuestionAnswer::Once),
         "session" if question.for_session => Ok(QuestionAnswer::ForSession),
@@ -243,4 +342,19 @@ fn chosen(question: &Question, fields: &Fields) -> Result<QuestionAnswer, String
         }
         _ => Err("the form has no such answer".to_owned()),
     }
+}
+
+/// Reads a filled form of a plugin.
+///
+/// # Errors
+/// What is wrong with it.
+fn filled(form: &Form, fields: &Fields) -> Result<FormAnswer, String> {
+    let mut content = Map::new();
+    for field in form.fields() {
+        let texts: Vec<&str> = fields.all(&field_key(field)).collect();
+        if let Some(value) = field.read(&texts)? {
+            content.insert(field.name().to_owned(), value);
+        }
+    }
+    form.answer(content).map(FormAnswer::Accepted)
 }

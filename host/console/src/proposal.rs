@@ -22,6 +22,11 @@ use cofferdam_workspace::{
 /// How many hunks a page has.
 const MAX_HUNKS: usize = 1_000;
 
+/// How many hunks have their lines at once. Those of the others are in `noscript`: for a browser without
+/// scripts, they are the same, and for others they are a text that the script makes a table of when it is near. A
+/// browser takes a third of a second to read a thousand tables.
+const MAX_AT_ONCE: usize = 40;
+
 /// About how large a page is, but for the last hunk, in bytes.
 const MAX_BYTES: usize = 4 << 20;
 
@@ -235,7 +240,8 @@ fn of_hunk(
                 }
                 button name="reject-one" value=(hunk.id) aria-label=(format!("Reject hunk {number}")) { "Reject" }
             }
-            (diff::table(&format!("The lines of hunk {number}"), &hunk.text, &file.path, wanted.view, &whole))
+            @let lines = diff::table(&format!("The lines of hunk {number}"), &hunk.text, &file.path, wanted.view, &whole);
+            @if number < wanted.from.saturating_add(MAX_AT_ONCE) { (lines) } @else { noscript { (lines) } }
         }
     }
 }

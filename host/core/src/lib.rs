@@ -11,6 +11,7 @@
 //! | [`contract`] | agents' output contracts |
 //! | [`definition`] | agent definitions |
 //! | [`cbor`] | CBOR to JSON and back |
+//! | [`form`] | forms that plugins ask users to fill in |
 //! | [`policy`] | requests, grants, roles, scopes, limits |
 //! | [`reference`] | `docs/outcomes.md`, written from the codes and limits |
 
@@ -18,6 +19,7 @@ pub mod cbor;
 pub mod contract;
 pub mod definition;
 pub mod envelope;
+pub mod form;
 pub mod name;
 pub mod outcome;
 pub mod policy;

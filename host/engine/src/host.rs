@@ -15,6 +15,7 @@
 //! | [`executed`] | calls that write files which other programs execute |
 //! | [`paused`] | calls that wait for the user between two calls of other tools |
 //! | [`consents`] | actions that plugins ask consent for |
+//! | [`questions`] | questions of plugins to the user |
 //! | [`flows`] | calls that would send what may hold a secret |
 //! | [`repeats`] | how often a tool is called with the same argument |
 //! | [`commit`] | beginning and committing transactions |
@@ -41,6 +42,7 @@ mod listing;
 mod nested;
 mod paused;
 mod pipeline;
+mod questions;
 mod record;
 mod repeats;
 mod run;
@@ -77,7 +79,7 @@ use cofferdam_workspace::{Reviews, Workspace};
 
 pub use crate::call::SecretFlow;
 pub use approval::outdated;
-pub use approver::{Approval, Approver, NOT_OPEN, Proposal};
+pub use approver::{Approval, Approver, AskedForms, FormAnswers, NOT_OPEN, Proposal};
 pub use config::{Config, OpenError};
 pub use context::RunOptions;
 pub use listing::ToolListError;

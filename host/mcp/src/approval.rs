@@ -1,14 +1,14 @@
-//! Asks the user of a client whether a call may be made. In sessions of older revisions, the server
+//! Asks the user of a client whether a call may be made, and the questions of plugins. In sessions of older revisions, the server
 //! sends an elicitation request, and the user may answer at a terminal or in the console instead. Since
 //! 2026-07-28, the result says that input is required, and the client makes the call again with the user's
 //! answer; a call that is a task already asks by the state of the task.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, try_join_all};
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitResult,
     ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, JsonObject,
@@ -21,20 +21,24 @@ use uuid::Uuid;
 
 use super::Server;
 use super::connection::{Connection, client_name};
+use super::forms;
 use super::slot::MAX_QUESTIONS;
-use super::tasks::{Admitted, Task};
+use super::tasks::{APPROVAL, Admitted, Task};
+use cofferdam_core::form::FormAnswer;
 use cofferdam_core::outcome::{DenialCode, Failure, SkippedCode};
 use cofferdam_core::policy::CallPattern;
-use cofferdam_engine::call::{Later, Session};
-use cofferdam_engine::host::{Approval, Approver, NOT_OPEN, Proposal, outdated};
+use cofferdam_engine::call::{Later, PluginQuestion, Session};
+use cofferdam_engine::host::{
+    Approval, Approver, AskedForms, FormAnswers, NOT_OPEN, Proposal, outdated,
+};
 use cofferdam_engine::runtime::blocking;
 use cofferdam_text::escape_control;
 use cofferdam_workspace::{
-    AskedQuestion, Fingerprint, GivenAnswer, PausedId, Question, QuestionAnswer,
+    AskedForm, AskedQuestion, Fingerprint, GivenAnswer, PausedId, Question, QuestionAnswer,
 };
 
 /// The key of the question in a result that requires input.
-pub(super) const QUESTION: &str = "approval";
+pub(super) const QUESTION: &str = APPROVAL;
 
 /// The fields of a question's form, and the values of the answer.
 const ANSWER: &str = "answer";
@@ -74,28 +78,65 @@ const PAUSED: &str = "paused-";
 pub(super) struct Pending(Mutex<HashMap<String, OpenQuestion>>);
 
 struct OpenQuestion {
-    /// The digest of the proposal that was shown.
+    /// The digest of what was shown.
     digest: String,
     /// The workspace when the user was asked.
     tree: Option<Fingerprint>,
     /// The role of the call.
     role: Option<String>,
     asked: Instant,
-    /// What the user has approved before, for the same call.
+    /// What the user has answered before, for the same call.
     earlier: Vec<Answered>,
 }
 
-/// What the user has approved: the digest of the proposal, and the workspace when the user was asked.
+/// What the user has answered, by the digest of what was shown.
 #[derive(Clone)]
 struct Answered {
     digest: String,
-    tree: Option<Fingerprint>,
+    given: Given,
+}
+
+/// An answer of the user.
+#[derive(Clone)]
+enum Given {
+    /// A yes to a call, with the workspace when the user was asked.
+    Yes(Option<Fingerprint>),
+    /// The answers to questions of plugins.
+    Forms(Vec<FormAnswer>),
+}
+
+impl OpenQuestion {
+    /// What the user has answered before to this.
+    fn given(&self, digest: &str) -> Option<&Given> {
+        let found = self.earlier.iter().find(|answered| answered.digest == digest);
+        found.map(|answered| &answered.given)
+    }
+
+    fn add(&mut self, given: Given) {
+        self.earlier.push(Answered { digest: self.digest.clone(), given });
+    }
+
+    /// What was answered before, if this question is, so that the call may ask the next one.
+    ///
+    /// # Errors
+    /// The call does not ask any more what the user has answered.
+    fn next(&self) -> Result<Vec<Answered>, Failure> {
+        match self.given(&self.digest) {
+            Some(_) => Ok(self.earlier.clone()),
+            None => Err(outdated("")),
+        }
+    }
 }
 
 impl Pending {
-    /// Stores a question and returns its handle. `earlier` is what was approved before, for the same
-    /// call.
-    fn ask(&self, proposal: &Proposal, role: Option<&str>, earlier: Vec<Answered>) -> String {
+    /// Stores a question and returns its handle. `shown` is the digest of what the user is shown, with the
+    /// workspace at that time, and `earlier` what was answered before, for the same call.
+    fn ask(
+        &self,
+        (digest, tree): (String, Option<Fingerprint>),
+        role: Option<&str>,
+        earlier: Vec<Answered>,
+    ) -> String {
         let mut questions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         questions.retain(|_, question| question.asked.elapsed() < ANSWER_TIMEOUT);
         if questions.len() >= MAX_PENDING {
@@ -105,8 +146,8 @@ impl Pending {
             }
         }
         let handle = Uuid::new_v4().to_string();
-        let (digest, tree, role) = (proposal.digest(), proposal.tree, role.map(str::to_owned));
-        let question = OpenQuestion { digest, tree, role, asked: Instant::now(), earlier };
+        let (role, asked) = (role.map(str::to_owned), Instant::now());
+        let question = OpenQuestion { digest, tree, role, asked, earlier };
         questions.insert(handle.clone(), question);
         handle
     }
@@ -154,8 +195,8 @@ enum Channel {
     Request(Peer<RoleServer>),
     /// By the result of the call.
     Result,
-    /// The user was asked: the handle and the answer.
-    Answered(String, ElicitResult),
+    /// The user was asked: the handle and the answers, by the keys of the questions.
+    Answered(String, BTreeMap<String, ElicitResult>),
 }
 
 impl ClientApprover {
@@ -169,10 +210,12 @@ impl ClientApprover {
         let stateless = context
             .protocol_version()
             .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
-        let answer = request.input_responses.as_mut().and_then(|answers| answers.remove(QUESTION));
-        let answer = answer.and_then(|answer| serde_json::from_value(answer).ok());
-        let channel = match (request.request_state.take(), answer) {
-            (Some(handle), Some(answer)) => Channel::Answered(handle, answer),
+        let answers = request.input_responses.take().unwrap_or_default().into_iter();
+        let answers: BTreeMap<String, ElicitResult> = answers
+            .filter_map(|(key, answer)| Some((key, serde_json::from_value(answer).ok()?)))
+            .collect();
+        let channel = match request.request_state.take() {
+            Some(handle) if !answers.is_empty() => Channel::Answered(handle, answers),
             _ if stateless && !can => Channel::Undeclared,
             _ if stateless => Channel::Result,
             _ if !can => Channel::None,
@@ -218,7 +261,7 @@ impl ClientApprover {
         *self.reply.lock().unwrap_or_else(PoisonError::into_inner) = Some(reply);
     }
 
-    async fn ask(&self, proposal: &Proposal) -> Result<Approval, Failure> {
+    async fn ask_about(&self, proposal: &Proposal) -> Result<Approval, Failure> {
         let params = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message: message(proposal),
@@ -237,10 +280,13 @@ impl ClientApprover {
                 self.set_reply(Err(error));
                 Err(Failure::new(DenialCode::ApprovalNeeded, CANNOT_ASK))
             }
-            Channel::Answered(_, answer)
+            Channel::Answered(_, answers)
                 if proposal.paused.is_some() && self.resumes() == proposal.paused =>
             {
-                Ok(Approval { tree: proposal.tree, later: decided(answer)? })
+                match answers.get(QUESTION) {
+                    Some(answer) => Ok(Approval { tree: proposal.tree, later: decided(answer)? }),
+                    None => self.ask_once_more(proposal, params, Vec::new()).await,
+                }
             }
             Channel::Answered(handle, _) if proposal.paused.is_some() => {
                 match self.resumes().is_some() || self.asked(handle).is_some() {
@@ -249,7 +295,7 @@ impl ClientApprover {
                 }
             }
             Channel::Request(peer) => self.wait(Way::Request(peer), params, proposal).await,
-            Channel::Answered(handle, answer) => match self.answered(handle, answer, proposal)? {
+            Channel::Answered(handle, answers) => match self.answered(handle, answers, proposal)? {
                 Ok(approval) => Ok(approval),
                 Err(earlier) => self.ask_once_more(proposal, params, earlier).await,
             },
@@ -268,76 +314,189 @@ impl ClientApprover {
             Some(task) => {
                 let paused = proposal.paused.as_ref().map(|id| format!("{PAUSED}{id}"));
                 let paused = paused.zip(self.call.arguments.clone());
-                self.wait(Way::Task(&task, paused), params, proposal).await
+                let key = (APPROVAL, task.number());
+                let way = Way::Task { task: &task, key, paused };
+                self.wait(way, params, proposal).await
             }
-            None => Err(self.ask_by_result(proposal, params, earlier)),
+            None => {
+                let handle = match &proposal.paused {
+                    Some(paused) => format!("{PAUSED}{paused}"),
+                    None => {
+                        let shown = (proposal.digest(), proposal.tree);
+                        self.pending.ask(shown, self.role.as_deref(), earlier)
+                    }
+                };
+                Err(self.ask_by_result([(QUESTION.to_owned(), params)].into(), handle))
+            }
         }
     }
 
-    /// Asks by the result of the call, which the client makes again with the answer.
+    /// Asks by the result of the call, which the client makes again with the answers.
     fn ask_by_result(
         &self,
-        proposal: &Proposal,
-        params: ElicitRequestParams,
-        earlier: Vec<Answered>,
+        questions: BTreeMap<String, ElicitRequestParams>,
+        handle: String,
     ) -> Failure {
-        let handle = match &proposal.paused {
-            Some(paused) => format!("{PAUSED}{paused}"),
-            None => self.pending.ask(proposal, self.role.as_deref(), earlier),
-        };
-        let request = InputRequest::Elicitation(ElicitRequest::new(params));
-        let requests = [(QUESTION.to_owned(), request)].into();
+        let request = |(key, params)| (key, InputRequest::Elicitation(ElicitRequest::new(params)));
+        let requests = questions.into_iter().map(request).collect();
         self.set_reply(Ok(InputRequiredResult::new(Some(requests), Some(handle))));
         Failure::new(SkippedCode::ApprovalPending, "a person has to say yes first")
     }
 
-    /// Asks by a request to the client and at a terminal, and waits for the first answer.
+    /// Asks whether a call may be made, and waits for the answer.
     async fn wait(
         &self,
         way: Way<'_>,
         params: ElicitRequestParams,
         proposal: &Proposal,
     ) -> Result<Approval, Failure> {
+        let later = self.aside(async {
+            match self.answer(way, params, self.question(proposal)).await? {
+                UserReply::Client(answer) => decided(&answer),
+                UserReply::Elsewhere(answer) => decided_at_terminal(answer),
+            }
+        });
+        Ok(Approval { tree: proposal.tree, later: later.await? })
+    }
+
+    /// Waits for the user, and releases the permit of the call meanwhile.
+    ///
+    /// # Errors
+    /// `TooManyQuestions`.
+    async fn aside<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        self.call.slot.aside(answer).await.unwrap_or_else(|| {
+            let message = format!(
+                "{MAX_QUESTIONS} questions wait for the answer of a person already; try again later"
+            );
+            Err(Failure::new(DenialCode::TooManyQuestions, message))
+        })
+    }
+
+    /// Asks by a request to the client and at a terminal, and waits for the first answer.
+    async fn answer(
+        &self,
+        way: Way<'_>,
+        params: ElicitRequestParams,
+        question: Question,
+    ) -> Result<UserReply, Failure> {
         let (is_only, has_timeout) =
             (matches!(way, Way::Terminal), !matches!(way, Way::Request(_)));
-        let needed = |message| Failure::new(DenialCode::ApprovalNeeded, message);
-        let terminal = self.ask_at_terminal(proposal).await;
+        let terminal = self.ask_at_terminal(question).await;
         if is_only && terminal.is_none() {
             return Err(needed(format!("{CANNOT_ASK}{AT_TERMINAL}")));
         }
-        let asked = self.call.slot.aside(async {
-            tokio::select! {
-                Some(answer) = from_client(way, params) => decided(&answer.map_err(needed)?),
-                Some(answer) = from_terminal(terminal, is_only) => {
-                    let GivenAnswer { answer, by } = answer.map_err(needed)?;
-                    // There is one answer.
-                    let _ = self.elsewhere.set(format!("the user of {by}"));
-                    decided_at_terminal(answer)
-                }
-                () = self.connection.silent.cancelled() => {
-                    Err(needed(unasked("the client has closed the connection")))
-                }
-                () = tokio::time::sleep(ANSWER_TIMEOUT), if has_timeout => {
-                    Err(needed(unasked("no answer in time")))
-                }
+        tokio::select! {
+            Some(answer) = from_client(way, params) => Ok(UserReply::Client(answer.map_err(needed)?)),
+            Some(answer) = from_terminal(terminal, is_only) => {
+                let GivenAnswer { answer, by } = answer.map_err(needed)?;
+                // The first one counts for all questions that were asked together.
+                let _ = self.elsewhere.set(format!("the user of {by}"));
+                Ok(UserReply::Elsewhere(answer))
             }
-        });
-        let later = asked.await.ok_or_else(|| {
-            let message = format!(
-                "{MAX_QUESTIONS} questions wait for the yes of a person already; try again later"
-            );
-            Failure::new(DenialCode::TooManyQuestions, message)
-        })??;
-        Ok(Approval { tree: proposal.tree, later })
+            () = self.connection.silent.cancelled() => {
+                Err(needed(unasked("the client has closed the connection")))
+            }
+            () = tokio::time::sleep(ANSWER_TIMEOUT), if has_timeout => {
+                Err(needed(unasked("no answer in time")))
+            }
+        }
     }
 
-    /// Leaves the question for a user at a terminal, if there is one.
-    async fn ask_at_terminal(&self, proposal: &Proposal) -> Option<AskedQuestion> {
+    /// Asks the questions of plugins.
+    async fn ask_forms(&self, asked: &AskedForms) -> Result<FormAnswers, Failure> {
+        match &self.channel {
+            Channel::None => self.wait_for_forms(&Way::Terminal, asked).await,
+            Channel::Undeclared => Err(needed(CANNOT_ASK.to_owned())),
+            Channel::Request(peer) => self.wait_for_forms(&Way::Request(peer), asked).await,
+            Channel::Result => self.ask_forms_once_more(asked, Vec::new()).await,
+            Channel::Answered(handle, answers) => {
+                match self.answered_forms(handle, answers, asked)? {
+                    Ok(answers) => Ok(answers),
+                    Err(earlier) => self.ask_forms_once_more(asked, earlier).await,
+                }
+            }
+        }
+    }
+
+    /// Asks by the task that the call has become, or else by the result of the call.
+    async fn ask_forms_once_more(
+        &self,
+        asked: &AskedForms,
+        earlier: Vec<Answered>,
+    ) -> Result<FormAnswers, Failure> {
+        if let Some(task) = self.call.job.settle() {
+            let way = Way::Task { task: &task, key: (forms::QUESTION, 0), paused: None };
+            return self.wait_for_forms(&way, asked).await;
+        }
+        let request =
+            |(number, question)| Ok((forms::key(number), forms::request(&asked.tool, question)?));
+        let requests = (1..).zip(&asked.questions).map(request).collect::<Result<_, Failure>>()?;
+        let handle = self.pending.ask((asked.digest(), None), self.role.as_deref(), earlier);
+        Err(self.ask_by_result(requests, handle))
+    }
+
+    /// Asks questions of plugins, and waits for the answers to all of them: one after the other by requests to
+    /// the client, which may show only one at a time, and otherwise all at once.
+    async fn wait_for_forms(
+        &self,
+        way: &Way<'_>,
+        asked: &AskedForms,
+    ) -> Result<FormAnswers, Failure> {
+        let one = async |(way, question): (Way<'_>, &PluginQuestion)| {
+            let params = forms::request(&asked.tool, question)?;
+            let form = &question.form;
+            let shown = self.form_question(&asked.tool, question);
+            Ok(match self.answer(way, params, shown).await? {
+                UserReply::Client(answer) => forms::of_client(form, &answer),
+                UserReply::Elsewhere(answer) => forms::of_user(form, answer),
+            })
+        };
+        // The keys of the questions are in their order.
+        let questions = asked.questions.iter().map(|question| (way.of_next(), question));
+        let questions: Vec<(Way<'_>, &PluginQuestion)> = questions.collect();
+        let all = async {
+            if !matches!(way, Way::Request(_)) {
+                return try_join_all(questions.into_iter().map(one)).await;
+            }
+            let mut answers = Vec::new();
+            for question in questions {
+                answers.push(one(question).await?);
+            }
+            Ok(answers)
+        };
+        let in_time = async {
+            let late = |_| Err(needed(unasked("no answer in time")));
+            tokio::time::timeout(ANSWER_TIMEOUT, all).await.unwrap_or_else(late)
+        };
+        Ok(FormAnswers { answers: self.aside(in_time).await?, is_new: true })
+    }
+
+    /// A question of a plugin for a user at a terminal.
+    fn form_question(&self, tool: &str, question: &PluginQuestion) -> Question {
+        let PluginQuestion { plugin, form, .. } = question;
+        Question {
+            tool: tool.to_owned(),
+            session: self.session.name().to_string(),
+            client: self.client.clone(),
+            role: self.role.clone(),
+            text: forms::message(tool, question),
+            for_session: false,
+            args: None,
+            is_consent: false,
+            form: Some(AskedForm { plugin: plugin.clone(), form: form.clone() }),
+        }
+    }
+
+    /// The question whether a call may be made, for a user at a terminal.
+    fn question(&self, proposal: &Proposal) -> Question {
         let for_session = proposal.for_session && self.has_session;
         let is_short = for_session
             && proposal.consent.is_none()
             && CallPattern::exact(&proposal.args).is_some();
-        let question = Question {
+        Question {
             tool: proposal.tool.clone(),
             session: self.session.name().to_string(),
             client: self.client.clone(),
@@ -346,7 +505,12 @@ impl ClientApprover {
             for_session,
             args: is_short.then(|| proposal.args.clone()),
             is_consent: proposal.consent.is_some(),
-        };
+            form: None,
+        }
+    }
+
+    /// Leaves a question for a user at a terminal, if there is one.
+    async fn ask_at_terminal(&self, question: Question) -> Option<AskedQuestion> {
         let offer = Arc::clone(&self.call.offer);
         let asked = blocking(move || offer.host.workspace().ask(&question)).await;
         asked.unwrap_or_else(|error| {
@@ -369,33 +533,56 @@ impl ClientApprover {
     fn answered(
         &self,
         handle: &str,
-        answer: &ElicitResult,
+        answers: &BTreeMap<String, ElicitResult>,
         proposal: &Proposal,
     ) -> Result<Result<Approval, Vec<Answered>>, Failure> {
         let digest = proposal.digest();
         let mut question = self.asked(handle);
         let Some(question) = &mut *question else { return Err(self.not_open()) };
-        let approved =
-            |digest: &str| question.earlier.iter().find(|answered| answered.digest == digest);
-        if let Some(Answered { tree, .. }) = approved(&digest) {
+        if let Some(Given::Yes(tree)) = question.given(&digest) {
             return Ok(Ok(Approval { tree: *tree, later: Later::None }));
         }
-        if question.digest == digest {
-            let later = decided(answer)?;
-            let tree = question.tree;
-            question.earlier.push(Answered { digest, tree });
-            return Ok(Ok(Approval { tree, later }));
+        if question.digest != digest {
+            return question.next().map(Err);
         }
-        match approved(&question.digest) {
-            Some(_) => Ok(Err(question.earlier.clone())),
-            None => Err(outdated("")),
+        let Some(answer) = answers.get(QUESTION) else { return Ok(Err(question.earlier.clone())) };
+        let (later, tree) = (decided(answer)?, question.tree);
+        question.add(Given::Yes(tree));
+        Ok(Ok(Approval { tree, later }))
+    }
+
+    /// As [`Self::answered`], for questions of plugins. If an answer is missing or does not fit, all of them
+    /// are asked again.
+    fn answered_forms(
+        &self,
+        handle: &str,
+        answers: &BTreeMap<String, ElicitResult>,
+        asked: &AskedForms,
+    ) -> Result<Result<FormAnswers, Vec<Answered>>, Failure> {
+        let digest = asked.digest();
+        let mut question = self.asked(handle);
+        let Some(question) = &mut *question else { return Err(self.not_open()) };
+        if let Some(Given::Forms(answers)) = question.given(&digest) {
+            return Ok(Ok(FormAnswers { answers: answers.clone(), is_new: false }));
         }
+        if question.digest != digest {
+            return question.next().map(Err);
+        }
+        let Some(answers) = forms::all(asked, answers) else {
+            return Ok(Err(question.earlier.clone()));
+        };
+        question.add(Given::Forms(answers.clone()));
+        Ok(Ok(FormAnswers { answers, is_new: true }))
     }
 }
 
 impl Approver for ClientApprover {
     fn approve<'a>(&'a self, proposal: &'a Proposal) -> BoxFuture<'a, Result<Approval, Failure>> {
-        self.ask(proposal).boxed()
+        self.ask_about(proposal).boxed()
+    }
+
+    fn ask<'a>(&'a self, asked: &'a AskedForms) -> BoxFuture<'a, Result<FormAnswers, Failure>> {
+        self.ask_forms(asked).boxed()
     }
 
     fn was_asked(&self) -> bool {
@@ -432,14 +619,35 @@ fn takes_forms(client: &ClientCapabilities) -> bool {
     client.elicitation.as_ref().is_some_and(|can| can.form.is_some() || can.url.is_none())
 }
 
+/// An answer, by where it was given.
+enum UserReply {
+    Client(ElicitResult),
+    /// At a terminal or in the console.
+    Elsewhere(QuestionAnswer),
+}
+
 /// How a call asks that waits for the answer.
+#[derive(Clone)]
 enum Way<'a> {
     /// By a request to the client.
     Request(&'a Peer<RoleServer>),
-    /// By the task that the call has become.
-    Task(&'a Arc<Task>, Option<(String, JsonObject)>),
+    /// By the task that the call has become: the kind and the number of the question, and what a paused call
+    /// goes on with.
+    Task { task: &'a Arc<Task>, key: (&'a str, u64), paused: Option<(String, JsonObject)> },
     /// Only at a terminal.
     Terminal,
+}
+
+impl Way<'_> {
+    /// The way for the next question of several that are open.
+    fn of_next(&self) -> Self {
+        match self {
+            Self::Task { task, key: (kind, _), .. } => {
+                Self::Task { task, key: (kind, task.number()), paused: None }
+            }
+            other => other.clone(),
+        }
+    }
 }
 
 /// Asks the client. Returns `None` if it can't be asked.
@@ -452,7 +660,7 @@ async fn from_client(
             let asked = peer.create_elicitation_with_timeout(params, Some(ANSWER_TIMEOUT)).await;
             Some(asked.map_err(unasked))
         }
-        Way::Task(task, paused) => task.ask(params, paused).await.map(Ok),
+        Way::Task { task, key, paused } => task.ask(key, params, paused).await.map(Ok),
         Way::Terminal => None,
     }
 }
@@ -473,6 +681,11 @@ async fn from_terminal(
             Err(error) => return is_only.then(|| Err(unasked(error))),
         }
     }
+}
+
+/// The failure of a call whose user could not be asked.
+fn needed(message: String) -> Failure {
+    Failure::new(DenialCode::ApprovalNeeded, message)
 }
 
 fn unasked(why: impl std::fmt::Display) -> String {
@@ -539,6 +752,8 @@ fn decided_at_terminal(answer: QuestionAnswer) -> Result<Later, Failure> {
             Ok(CallPattern::new(pattern).map_or(Later::None, like))
         }
         QuestionAnswer::No(reason) => Err(declined(reason.as_deref())),
+        // It is the answer to a question of a plugin.
+        QuestionAnswer::Form(_) => Err(declined(None)),
     }
 }
 
@@ -606,7 +821,7 @@ mod tests {
         let shown = proposal(None);
         let digest =
             |handle: &str, role| pending.take(handle, role).map(|question| question.digest);
-        let handle = pending.ask(&shown, None, Vec::new());
+        let handle = pending.ask((shown.digest(), None), None, Vec::new());
         assert_eq!(digest(&handle, None), Some(shown.digest()));
         assert_eq!(digest(&handle, None), None);
         assert_ne!(shown.digest(), proposal(Some("-a\n+b\n")).digest());
@@ -615,8 +830,9 @@ mod tests {
         let binary = |content| Proposal { change: Some([content; 32]), ..proposal(Some("Binary")) };
         assert_eq!(binary(1).digest(), binary(1).digest());
         assert_ne!(binary(1).digest(), binary(2).digest());
-        let handles: Vec<String> =
-            (0..=MAX_PENDING).map(|_| pending.ask(&shown, None, Vec::new())).collect();
+        let handles: Vec<String> = (0..=MAX_PENDING)
+            .map(|_| pending.ask((shown.digest(), None), None, Vec::new()))
+            .collect();
         assert_eq!(digest(&handles[0], None), None);
         assert_eq!(digest(&handles[MAX_PENDING], None), Some(shown.digest()));
     }
@@ -625,7 +841,7 @@ mod tests {
     fn a_question_of_one_role_is_not_answered_under_another() {
         let pending = Pending::default();
         for (asked, others) in [(Some("a"), [None, Some("b")]), (None, [Some("a"), Some("b")])] {
-            let handle = pending.ask(&proposal(None), asked, Vec::new());
+            let handle = pending.ask((proposal(None).digest(), None), asked, Vec::new());
             for other in others {
                 assert!(pending.take(&handle, other).is_none());
             }

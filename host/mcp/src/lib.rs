@@ -15,6 +15,7 @@ mod changes;
 mod connection;
 mod connections;
 mod fleet;
+mod forms;
 mod http;
 mod message;
 mod offer;

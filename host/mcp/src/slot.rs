@@ -52,9 +52,15 @@ impl Slots {
         Some(Slot { calls, questions, client, revoked, held: Mutex::new(Some(permit)) })
     }
 
-    /// Waits until all permits are returned.
+    /// Waits until no call is left: neither one that runs, nor one that waits for the user.
     pub async fn all(&self) {
-        self.calls.empty().await;
+        loop {
+            self.calls.empty().await;
+            if self.questions.is_empty() {
+                return;
+            }
+            self.questions.empty().await;
+        }
     }
 }
 
@@ -83,13 +89,8 @@ impl Slot {
         // The user may be reading it.
         self.questions.runs(question.number);
         self.hold(None);
-        let answer = answer.await;
-        drop(question);
-        // There are never more of these than there were questions.
-        let permit = self.calls.add(&mut self.calls.taken(), self.client);
-        self.calls.runs(permit.number);
-        self.hold(Some(permit));
-        Some(answer)
+        let _aside = Aside { slot: self, _question: question };
+        Some(answer.await)
     }
 
     fn hold(&self, permit: Option<Permit>) {
@@ -98,6 +99,23 @@ impl Slot {
             &mut *self.held.lock().unwrap_or_else(PoisonError::into_inner),
             permit,
         );
+    }
+}
+
+/// A call that waits for the user's answer. Its permit is taken again when this is dropped, also if the wait is
+/// cancelled, and before the permit of the question is returned: the call has still to end.
+struct Aside<'a> {
+    slot: &'a Slot,
+    _question: Permit,
+}
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        let Slot { calls, client, .. } = self.slot;
+        // There are never more of these than there were questions.
+        let permit = calls.add(&mut calls.taken(), *client);
+        calls.runs(permit.number);
+        self.slot.hold(Some(permit));
     }
 }
 
@@ -207,11 +225,15 @@ impl Permits {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.taken().alive == 0
+    }
+
     async fn empty(&self) {
         loop {
             let mut emptied = std::pin::pin!(self.emptied.notified());
             emptied.as_mut().enable();
-            if self.taken().alive == 0 {
+            if self.is_empty() {
                 return;
             }
             emptied.await;
@@ -269,6 +291,19 @@ mod tests {
         assert!(slots.take(client(1)).is_none());
         assert!(slots.all().now_or_never().is_none());
         drop(asked);
+        drop(asking);
+        slots.all().await;
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_question_is_cancelled_has_still_to_end() {
+        let slots = Slots::new(1);
+        let asking = slots.take(client(1)).unwrap();
+        let mut asked = Box::pin(asking.aside(pending::<()>()));
+        assert!(asked.as_mut().now_or_never().is_none());
+        assert!(slots.all().now_or_never().is_none());
+        drop(asked);
+        assert!(slots.all().now_or_never().is_none());
         drop(asking);
         slots.all().await;
     }

@@ -214,16 +214,19 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Takes the answer to its question.
     pub(super) fn take(&self, answers: &mut InputResponses) -> Result<Option<Value>, ErrorData> {
-        let key = key(self.asked);
+        let key = key(APPROVAL, self.asked);
         let Some(answer) = answers.remove(&key) else { return Ok(None) };
         parsed::<ElicitResult>(&key, answer.clone())?;
         Ok(Some(answer))
     }
 }
 
-/// The key of a question.
-fn key(number: u64) -> String {
-    format!("approval-{number}")
+/// How the key of a question begins that is about a call.
+pub(super) const APPROVAL: &str = "approval";
+
+/// The key of a question of a kind.
+fn key(kind: &str, number: u64) -> String {
+    format!("{kind}-{number}")
 }
 
 /// Parses the answer to a question.
@@ -278,27 +281,32 @@ impl Task {
         self.change(|now| now.message = Some(message));
     }
 
-    /// Asks the user of the client, and waits for the answer. A call that was paused can go on in another
-    /// process, with this `state` and these `arguments`.
+    /// The number of the next question, counted from 1.
+    pub(super) fn number(&self) -> u64 {
+        let mut now = self.now();
+        now.asked += 1;
+        now.asked
+    }
+
+    /// Asks the user of the client a question of a kind with its [`Self::number`], and waits for the answer.
+    /// Several can be open. A call that was paused can go on in another process, with this `state` and these
+    /// `arguments`.
     pub(super) async fn ask(
         self: &Arc<Self>,
+        (kind, asked): (&str, u64),
         question: ElicitRequestParams,
         paused: Option<(String, JsonObject)>,
     ) -> Option<ElicitResult> {
         let (answer, answered) = oneshot::channel();
-        let asked = {
-            let mut now = self.now();
-            now.asked += 1;
-            now.asked
-        };
         let is_paused = paused.is_some();
         // A client that sees the question can answer it in a later server.
         if let Some((state, arguments)) = paused {
             let question = question.clone();
             self.waits(Some(Waiting { asked, question, state, arguments })).await;
         }
-        let _asked = Asked { task: self, key: key(asked) };
-        self.change(|now| drop(now.questions.insert(key(asked), (question, answer))));
+        let key = key(kind, asked);
+        let _asked = Asked { task: self, key: key.clone() };
+        self.change(|now| drop(now.questions.insert(key, (question, answer))));
         let answer = answered.await.ok();
         if is_paused {
             self.waits(None).await;
@@ -380,7 +388,7 @@ fn kept_state(id: &str, kept: KeptTask) -> DetailedTask {
         (Some(Err(error)), _) => failed(&error.to_string()),
         (None, Some(Waiting { asked, question, .. })) => {
             let request = InputRequest::Elicitation(ElicitRequest::new(question));
-            TaskPayload::InputRequired { input_requests: [(key(asked), request)].into() }
+            TaskPayload::InputRequired { input_requests: [(key(APPROVAL, asked), request)].into() }
         }
         (None, None) => failed(LOST),
     };

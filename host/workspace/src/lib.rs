@@ -94,7 +94,8 @@ pub use path::or_dot;
 pub use paused::PausedId;
 pub use plugin_cache::CacheKind;
 pub use questions::{
-    AskedQuestion, GivenAnswer, LINK_PATH, Listener, OpenConsole, Question, QuestionAnswer,
+    AskedForm, AskedQuestion, GivenAnswer, LINK_PATH, Listener, OpenConsole, Question,
+    QuestionAnswer,
 };
 pub use quota::{Exceeded, Quota};
 pub use repository::{Repository, RepositoryError};

@@ -1,4 +1,4 @@
-//! Questions about calls that a user answers in another process: at a terminal or in the console, beside a
+//! Questions about calls, and of plugins, that a user answers in another process: at a terminal or in the console, beside a
 //! client that can't ask or whose user is not there.
 //!
 //! A question is a file in `.cofferdam/questions`, and its answer another one. Both are authenticated and
@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use cofferdam_core::form::{Form, FormAnswer};
 use cofferdam_core::policy::CallPattern;
 
 use crate::disk::{self, LockedFile};
@@ -52,7 +53,7 @@ const MAX_BYTES: u64 = 256 << 10;
 const LOCK_ATTEMPTS: usize = 20;
 
 /// A question about a call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// The tool's qualified name.
     pub tool: String,
@@ -71,13 +72,25 @@ pub struct Question {
     /// Whether it is about one action of the call: then a yes for the session is for the same action.
     #[serde(default)]
     pub is_consent: bool,
+    /// The form, if it is a question of a plugin: then nothing is approved by the answer.
+    #[serde(default)]
+    pub form: Option<AskedForm>,
+}
+
+/// The form of a question that a plugin asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AskedForm {
+    /// The name of the plugin.
+    pub plugin: String,
+    /// What the user is to fill in.
+    pub form: Form,
 }
 
 /// The longest time for which calls are approved, in minutes.
 const MAX_MINUTES: u32 = 24 * 60;
 
 /// The answer of a user.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum QuestionAnswer {
     /// This call.
     Once,
@@ -92,6 +105,8 @@ pub enum QuestionAnswer {
     },
     /// No, with the reason for the agent.
     No(Option<String>),
+    /// The answer to the question of a plugin.
+    Form(FormAnswer),
 }
 
 impl Question {
@@ -118,7 +133,7 @@ impl Question {
 }
 
 /// An answer, and where the user has given it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GivenAnswer {
     /// What the user said.
     pub answer: QuestionAnswer,

@@ -42,6 +42,7 @@ pub mod consent;
 pub mod git;
 pub mod http;
 pub mod process;
+pub mod questions;
 pub mod scan;
 pub mod text;
 

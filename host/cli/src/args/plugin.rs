@@ -290,7 +290,7 @@ pub struct Accepted {
 #[derive(Debug, Args)]
 pub struct Granting {
     /// Grant this of what it asks for (may be repeated): files=read, files=write, scan,
-    /// process=PROGRAM, backends=KIND, cache, history, git-commit, background, tools,
+    /// process=PROGRAM, backends=KIND, cache, history, git-commit, background, tools, questions,
     /// agents=NAME, http=ORIGIN, consent=CLASS, or all
     #[arg(long, value_name = "CAPABILITY", conflicts_with = "deny")]
     pub grant: Vec<Granted>,

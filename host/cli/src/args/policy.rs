@@ -52,7 +52,7 @@ Examples:
         #[arg(value_name = "PLUGIN")]
         name: String,
         /// files=read, files=write, scan, process=PROGRAM, backends=KIND, cache, history, git-commit,
-        /// background, tools, agents=NAME, http=ORIGIN, consent=CLASS, or all
+        /// background, tools, questions, agents=NAME, http=ORIGIN, consent=CLASS, or all
         #[arg(required = true, value_name = "CAPABILITY")]
         capabilities: Vec<Granted>,
     },
@@ -66,8 +66,8 @@ Examples:
         #[arg(value_name = "PLUGIN")]
         name: String,
         /// What is taken back, as it is granted: files=read, files=write, scan, process=PROGRAM,
-        /// backends=KIND, cache, history, git-commit, background, tools, agents=NAME, http=ORIGIN,
-        /// consent=CLASS; everything where nothing is named. Without files=write, reading is left
+        /// backends=KIND, cache, history, git-commit, background, tools, questions, agents=NAME,
+        /// http=ORIGIN, consent=CLASS; everything where nothing is named. Without files=write, reading is left
         #[arg(value_name = "CAPABILITY")]
         capabilities: Vec<Capability>,
     },

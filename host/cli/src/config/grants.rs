@@ -120,6 +120,7 @@ fn set_capabilities(entry: &mut dyn TableLike, granted: &Capabilities) {
         http,
         any_origin: _,
         consent,
+        questions,
     } = granted;
     set(entry, "files", (*files > Files::None).then(|| files.to_string().into()));
     set(entry, "scan", scan.then(|| true.into()));
@@ -137,6 +138,7 @@ fn set_capabilities(entry: &mut dyn TableLike, granted: &Capabilities) {
     set(entry, "git-commit", git_commit.then(|| true.into()));
     set(entry, "background", background.then(|| true.into()));
     set(entry, "tools", tools.then(|| true.into()));
+    set(entry, "questions", questions.then(|| true.into()));
     set_names(entry, "agents", agents.clone());
     set_names(entry, "http", http.iter().map(ToString::to_string).collect());
     set_consent(entry, consent.keys().map(String::as_str).collect());
@@ -452,7 +454,7 @@ mod tests {
     const FULL: &str = "[limits]\ncall-ms = 100\n\n# of a\n[grants.a]\nfiles = 'write'\nscan = true\n\
         process = ['git', 'ruff']\narguments.git = { allow = ['status'] }\nstarts.ruff = []\n\
         environment = ['TOKEN']\nbackends = ['linter']\ncache = true\n\
-        history = true\ngit-commit = true\nbackground = true\ntools = true\nagents = ['*', 'qa']\n\
+        history = true\ngit-commit = true\nbackground = true\ntools = true\nquestions = true\nagents = ['*', 'qa']\n\
         consent.drop = { allow = ['a: *'], ask = ['*'] }\n\n[[grants.a.http]]\norigin = 'https://a.example'\n\
         headers = { Authorization = '${TOKEN}' }\naddress = '127.0.0.1:1'\ntimeout-ms = 5\n\n\
         [[grants.a.network]]\nprograms = ['git']\nbundle = 'npm'\n\n\
@@ -481,6 +483,7 @@ mod tests {
             git_commit,
             background,
             tools,
+            questions,
             agents,
             http,
             network,
@@ -497,6 +500,7 @@ mod tests {
                 && *git_commit
                 && *background
                 && *tools
+                && *questions
                 && !process.is_empty()
         );
         assert!(!environment.is_empty() && !backends.is_empty() && !agents.is_empty());
@@ -575,6 +579,7 @@ mod tests {
                     git_commit: granted.git_commit,
                     background: granted.background,
                     tools: granted.tools,
+                    questions: granted.questions,
                     agents: granted.agents.clone(),
                     http: granted.http.iter().cloned().map(OriginSettings::new).collect(),
                     network: Vec::new(),

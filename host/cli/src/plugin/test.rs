@@ -162,6 +162,7 @@ fn manifest(
             http,
             any_origin: _,
             consent,
+            questions,
         } = manifest.requests.clone();
         let mut grant = GrantSettings {
             files,
@@ -171,6 +172,7 @@ fn manifest(
             history,
             git_commit,
             tools,
+            questions,
             ..GrantSettings::default()
         };
         if grant_requests {

@@ -126,6 +126,9 @@ pub struct Capabilities {
     /// `cofferdam:host/consent`: each with what users are told about it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub consent: BTreeMap<String, String>,
+    /// Whether the user may be asked questions through `cofferdam:host/questions`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub questions: bool,
 }
 
 impl Capabilities {
@@ -144,6 +147,7 @@ impl Capabilities {
         http: BTreeSet::new(),
         any_origin: false,
         consent: BTreeMap::new(),
+        questions: false,
     };
 
     /// The intersection of both sets.
@@ -172,12 +176,13 @@ impl Capabilities {
             },
             any_origin: self.any_origin && other.any_origin,
             consent: described(&self.consent, &other.consent),
+            questions: self.questions && other.questions,
         }
     }
 
     /// What a built-in plugin gets of its requests if the settings have no entry for it: no shell,
     /// which could run any other program, no program that is left running, no agent, which can do
-    /// everything that the operator can, no network, and no consent.
+    /// everything that the operator can, no network, no consent, and no questions.
     #[must_use]
     pub(super) fn unasked(&self) -> Self {
         let Self {
@@ -194,6 +199,7 @@ impl Capabilities {
             http: _,
             any_origin: _,
             consent: _,
+            questions: _,
         } = self.clone();
         let process = process.into_iter().filter(|program| !is_shell(program)).collect();
         Self { files, scan, process, backends, cache, history, tools, ..Self::NONE }

@@ -44,6 +44,8 @@ pub enum Capability {
         /// What its manifest says about it; empty in a grant.
         description: String,
     },
+    /// Written as the word `questions`.
+    Questions,
 }
 
 /// The text is not a capability.
@@ -53,7 +55,7 @@ pub enum CapabilityError {
     #[error(
         "'{0}' is no capability; there are files=read, files=write, scan, process=PROGRAM, \
          backends=linter, backends=test-runner, backends=builder, cache, history, git-commit, \
-         background, tools, agents=NAME, http=https://HOST and consent=CLASS"
+         background, tools, questions, agents=NAME, http=https://HOST and consent=CLASS"
     )]
     Unknown(String),
     /// Its origin is invalid.
@@ -77,6 +79,7 @@ impl fmt::Display for Capability {
             Self::Http(origin) => write!(f, "http={origin}"),
             Self::AnyOrigin => f.write_str("http=*"),
             Self::Consent { class, .. } => write!(f, "consent={class}"),
+            Self::Questions => f.write_str("questions"),
         }
     }
 }
@@ -93,6 +96,7 @@ impl FromStr for Capability {
             "git-commit" => return Ok(Self::GitCommit),
             "background" => return Ok(Self::Background),
             "tools" => return Ok(Self::Tools),
+            "questions" => return Ok(Self::Questions),
             _ => {}
         }
         match text.split_once('=').ok_or_else(unknown)? {
@@ -132,6 +136,7 @@ impl Capability {
             Self::Agent(_) => "agents",
             Self::Http(_) | Self::AnyOrigin => "http",
             Self::Consent { .. } => "consent",
+            Self::Questions => "questions",
         }
     }
 
@@ -195,6 +200,7 @@ impl Capability {
             Self::Consent { class, description } => {
                 format!("{description} (the class {class}), after it has asked for consent")
             }
+            Self::Questions => "asking you questions, and reading what you answer".to_owned(),
         }
     }
 }
@@ -218,6 +224,7 @@ impl Capabilities {
             http,
             any_origin,
             consent,
+            questions,
         } = self;
         (*files > Files::None)
             .then_some(Capability::Files(*files))
@@ -237,6 +244,7 @@ impl Capabilities {
                 class: class.clone(),
                 description: description.clone(),
             }))
+            .chain(questions.then_some(Capability::Questions))
     }
 
     /// Whether the set includes a capability, or more of its kind.
@@ -255,6 +263,7 @@ impl Capabilities {
             Capability::Http(origin) => self.any_origin || self.http.contains(origin),
             Capability::AnyOrigin => self.any_origin,
             Capability::Consent { class, .. } => self.consent.contains_key(class),
+            Capability::Questions => self.questions,
         }
     }
 
@@ -298,6 +307,7 @@ impl Capabilities {
             Capability::Consent { class, .. } => {
                 self.consent.remove(class);
             }
+            Capability::Questions => self.questions = false,
         }
     }
 }
@@ -333,6 +343,7 @@ impl FromIterator<Capability> for Capabilities {
                         *said = description;
                     }
                 }
+                Capability::Questions => set.questions = true,
             }
         }
         set
@@ -367,6 +378,7 @@ mod tests {
             "agents=qa",
             "http=https://a.example",
             "consent=drop",
+            "questions",
         ];
         let words: Vec<String> =
             set(&all).each().map(|capability| capability.to_string()).collect();
@@ -382,7 +394,10 @@ mod tests {
             ("scan=true", "no capability"),
             ("process=", "no capability"),
             ("backends=linters", "no capability"),
-            ("cache=true", "background, tools, agents=NAME, http=https://HOST and consent=CLASS"),
+            (
+                "cache=true",
+                "background, tools, questions, agents=NAME, http=https://HOST and consent=CLASS",
+            ),
             ("tools=files.*", "no capability"),
             ("agents", "no capability"),
             ("agents=", "no capability"),
@@ -444,6 +459,7 @@ mod tests {
             http: "https://a.example".parse().into_iter().collect(),
             any_origin: true,
             consent: [("drop".to_owned(), "Drops a table".to_owned())].into(),
+            questions: true,
         }
     }
 

@@ -170,6 +170,7 @@ fn lines(plugin: &str, granted: &Capabilities) -> String {
         ("git-commit", granted.git_commit),
         ("background", granted.background),
         ("tools", granted.tools),
+        ("questions", granted.questions),
     ];
     for (key, is_granted) in switches {
         if is_granted {

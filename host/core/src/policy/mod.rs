@@ -398,12 +398,18 @@ impl Policy {
         let is_missing = |switch: &Capability| {
             subject.built_in && wanted.holds(switch) && !capabilities.holds(switch)
         };
-        let switches =
-            [Capability::History, Capability::GitCommit, Capability::Background, Capability::Tools];
+        let switches = [
+            Capability::History,
+            Capability::GitCommit,
+            Capability::Background,
+            Capability::Tools,
+            Capability::Questions,
+        ];
         if let Some(switch) = switches.into_iter().find(is_missing) {
-            let Capabilities { history, git_commit, background, tools, .. } = wanted;
+            let Capabilities { history, git_commit, background, tools, questions, .. } = wanted;
             let enough =
-                Box::new(Capabilities { history, git_commit, background, tools, ..capabilities });
+                Capabilities { history, git_commit, background, tools, questions, ..capabilities };
+            let enough = Box::new(enough);
             return Err(Denial::Switch { plugin, tool, switch, enough });
         }
         Ok(Grant {

@@ -194,6 +194,8 @@ pub struct GrantSettings {
     /// Whether it may call other tools: those of the role of its own call, each with what that tool's
     /// plugin is granted.
     pub tools: bool,
+    /// Whether it may ask the user questions, and read the answers.
+    pub questions: bool,
     /// Agents of these settings that it may give tasks to, by name; `"*"` for all of them. An agent
     /// is not sandboxed, so a caller of the plugin can do everything that the agent can be told to do.
     pub agents: BTreeSet<String>,
@@ -256,6 +258,7 @@ impl GrantSettings {
             git_commit,
             background,
             tools,
+            questions,
             agents,
             http,
             network: _,
@@ -276,6 +279,7 @@ impl GrantSettings {
             http: http.iter().map(|granted| granted.origin.clone()).collect(),
             any_origin: false,
             consent: consent.keys().map(|class| (class.clone(), String::new())).collect(),
+            questions: *questions,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The console beside servers: whether calls are slower with it, and what it costs while many sessions work. A
-//! browser is played by a stream of events and, as its script does, by reloading the journal after them.
+//! browser is played by a stream of events and, as its script does, by reloading the journal after them. How
+//! fast a large proposal is drawn is measured in Chromium.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,9 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::mcp::Server;
+use super::programs::installed;
 use super::{Setup, Table, alternate};
 
 /// The time between two calls: 20 a second.
@@ -31,6 +33,10 @@ const RUN_TIME: Duration = Duration::from_secs(60);
 /// The least time between two reloads, as in `console.js`.
 const REST: Duration = Duration::from_secs(2);
 
+/// The number of hunks of a large proposal, and how many lines are between two of them.
+const HUNKS: usize = 1_000;
+const LINES: usize = 8;
+
 /// The unit of times in `/proc` (`USER_HZ`).
 const TICKS_PER_SECOND: u64 = 100;
 
@@ -43,11 +49,7 @@ struct Console {
 
 impl Console {
     fn open(setup: &Setup, workspace: &Path) -> Self {
-        let mut command = Command::new(setup.built.join("cofferdam"));
-        command.args(["-q", "console", "--no-open"]).current_dir(workspace);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut url = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+        let (child, url) = start(setup, workspace);
         let url = url.trim_end().strip_prefix("http://").unwrap().to_owned();
         let (host, path) = url.split_once('/').unwrap();
         let (base, _) = path.split_once('?').unwrap();
@@ -97,6 +99,16 @@ impl Drop for Console {
         let _ = self.child.wait();
         let _ = self.browser.take().map(JoinHandle::join);
     }
+}
+
+/// Starts a console; returns the address that it prints as well.
+fn start(setup: &Setup, workspace: &Path) -> (Child, String) {
+    let mut command = Command::new(setup.built.join("cofferdam"));
+    command.args(["-q", "console", "--no-open"]).current_dir(workspace);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut url = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    (child, url)
 }
 
 /// Sends a request, with a body as JSON.
@@ -179,7 +191,7 @@ pub fn load(setup: &Setup, table: &mut Table) {
         thread::sleep(Duration::from_millis(5));
     }
     let accept = "Accept: application/json, text/event-stream\r\n";
-    let post = |headers: &str, message: serde_json::Value| {
+    let post = |headers: &str, message: Value| {
         let message = message.to_string();
         answer(send(&host, "POST /mcp", &format!("{accept}{headers}"), Some(&message)))
     };
@@ -219,4 +231,73 @@ pub fn load(setup: &Setup, table: &mut Table) {
     let what = format!("the console with {SESSIONS} sessions, {rate:.1} calls a second in all");
     let found = format!("{:.1} % of a core, {} MiB", 100.0 * share, console.memory());
     table.alone(&what, &found, "< 5 %, < 50 MB");
+}
+
+/// Measures in Chromium how long a proposal of many hunks takes to be drawn, and the slowest key on it.
+pub fn hunks(setup: &Setup, table: &mut Table) {
+    let [chromium, node] = ["chromium", "node"].map(|name| {
+        let system = || Some(Path::new("/usr/bin").join(name)).filter(|program| program.is_file());
+        installed(setup, name).map(|(program, _)| program).or_else(system)
+    });
+    let (Some(chromium), Some(node)) = (chromium, node) else {
+        println!("Chromium is not installed; `cargo xtask programs` does it");
+        return;
+    };
+    let workspace = workspace(setup);
+    let id = propose(setup, &workspace);
+    let (mut console, url) = start(setup, &workspace);
+    let modules = setup.built.parent().unwrap().join("browser/package.json");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/browser/hunks.mjs");
+    let mut browser = Command::new(node);
+    browser.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut browser = browser.spawn().unwrap();
+    let given = json!({"modules": modules, "chromium": chromium, "url": url.trim_end(), "id": id});
+    writeln!(browser.stdin.as_mut().unwrap(), "{given}").unwrap();
+    let measured: Vec<Value> = BufReader::new(browser.stdout.take().unwrap())
+        .lines()
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    assert!(browser.wait().unwrap().success());
+    let _ = console.kill();
+    let _ = console.wait();
+    assert!(measured.iter().all(|page| page["hunks"] == HUNKS), "{measured:?}");
+    let median = |name: &str| {
+        let mut times: Vec<f64> =
+            measured.iter().map(|page| page[name].as_f64().unwrap()).collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let keys = measured.iter().flat_map(|page| page["keys"].as_array().unwrap());
+    let slowest = keys.filter_map(Value::as_f64).fold(0.0, f64::max);
+    let (begun, answered, drawn) = (median("begun"), median("answered"), median("drawn"));
+    let what = format!("a proposal of {HUNKS} hunks, from the click until it is drawn");
+    let found = format!("{drawn:.0} ms (answer of the console: {begun:.0} to {answered:.0} ms)");
+    table.alone(&what, &found, "< 200 ms");
+    table.alone("the slowest key on it", &format!("{slowest:.0} ms"), "< 200 ms");
+}
+
+/// Holds a change of many hunks; returns the id of the proposal.
+fn propose(setup: &Setup, workspace: &Path) -> String {
+    let lines = |word: &str| -> String {
+        let line = |at: usize| match at % LINES {
+            0 => format!("{word} {at}\n"),
+            _ => format!("line {at}\n"),
+        };
+        (0..HUNKS * LINES).map(line).collect()
+    };
+    fs::write(workspace.join("large"), lines("old")).unwrap();
+    let write = json!({"type": "write_file", "path": "large", "content": lines("new")});
+    let envelope = json!({"actions": [write]}).to_string();
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(setup.built.join("cofferdam"));
+        command.args(arguments).current_dir(workspace);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let mut held = command(&["run", "--hold"]);
+    held.stdin.take().unwrap().write_all(envelope.as_bytes()).unwrap();
+    assert!(held.wait_with_output().unwrap().status.success());
+    let listed = command(&["review", "--format", "json"]).wait_with_output().unwrap().stdout;
+    let listed: Value = serde_json::from_slice(&listed).unwrap();
+    listed["proposals"][0]["id"].as_str().unwrap().to_owned()
 }

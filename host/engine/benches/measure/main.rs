@@ -44,7 +44,7 @@ fn main() {
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let setup = Setup::new();
     let mut table = Table::default();
-    let parts: [(&str, Part); 18] = [
+    let parts: [(&str, Part); 19] = [
         ("compile", compile),
         ("call", fresh_call),
         ("threads", threads),
@@ -63,6 +63,7 @@ fn main() {
         ("scripts", mcp::scripts),
         ("console-pairs", console::pairs),
         ("console-load", console::load),
+        ("console-hunks", console::hunks),
     ];
     for (name, part) in parts {
         if wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted.as_str())) {
@@ -204,6 +205,7 @@ impl Setup {
             session: Session::default(),
             secrets: Arc::default(),
             consents: Arc::default(),
+            questions: Arc::default(),
             services: Arc::new(services),
         };
         CallRequest {

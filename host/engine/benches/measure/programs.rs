@@ -163,7 +163,7 @@ fn request(path: &str) -> Request {
 }
 
 /// The path of a program that `cargo xtask programs` installed, and the settings to find it with.
-fn installed(setup: &Setup, name: &str) -> Option<(PathBuf, String)> {
+pub fn installed(setup: &Setup, name: &str) -> Option<(PathBuf, String)> {
     let folder = setup.built.parent()?.join("programs");
     let text = fs::read_to_string(folder.join("programs.toml")).ok()?;
     let listed: toml::Table = text.parse().ok()?;

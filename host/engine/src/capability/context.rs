@@ -13,7 +13,8 @@ use super::programs::Programs;
 use crate::agent::Team;
 use crate::background::Pool;
 use crate::call::{
-    CallUsage, ConsentGuard, Control, Observer, Permissions, SecretGuard, Session, Stop,
+    CallUsage, ConsentGuard, Control, Observer, Permissions, QuestionGuard, SecretGuard, Session,
+    Stop,
 };
 use crate::egress::forms;
 use crate::journal::Journal;
@@ -64,6 +65,8 @@ pub struct CallContext {
     pub secrets: Arc<SecretGuard>,
     /// What its plugins have asked consent for.
     pub consents: Arc<ConsentGuard>,
+    /// What its plugins have asked the user.
+    pub questions: Arc<QuestionGuard>,
     /// Calls other tools; `None` if the call may not do that.
     pub nested: Option<Arc<dyn NestedCalls>>,
     /// The services that all calls share.

@@ -1,5 +1,6 @@
 //! What plugins can import: files, bulk reading, native programs, those that are left running, agents,
-//! backends, HTTP, a cache, the history of a session, commits to git, calls of other tools, consent, messages, progress.
+//! backends, HTTP, a cache, the history of a session, commits to git, calls of other tools, consent,
+//! questions to the user, messages, progress.
 //!
 //! All interfaces are linked here, one line each. What a call may do with them depends on its
 //! [`CallState`], which is created from the permissions of the call.
@@ -24,6 +25,7 @@ mod meter;
 mod network;
 mod process;
 mod programs;
+mod questions;
 mod scan;
 mod spill;
 mod starts;
@@ -82,6 +84,7 @@ pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
     wit::host::agents::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::background::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::consent::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
+    wit::host::questions::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::cache::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::git_commit::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;
     wit::host::tools::add_to_linker::<_, HasSelf<CallState>>(linker, |state| state)?;

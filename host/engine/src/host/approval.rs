@@ -50,7 +50,7 @@ impl Host {
             return Err(Failure::new(DenialCode::ApprovalNeeded, message));
         };
         let ask = async {
-            let preview = self.preview(active, call).await?;
+            let preview = self.preview_with_answers(active, call).await?;
             let tree = match preview {
                 None if !approver.was_asked() => Some(self.fingerprint(&tool).await?),
                 _ => None,
@@ -184,6 +184,19 @@ impl Host {
         }
     }
 
+    /// Previews the changes of a call, after the user has answered its questions.
+    async fn preview_with_answers(
+        &self,
+        active: &ActiveCall<'_>,
+        call: &GrantedCall,
+    ) -> Result<Option<Preview>, Failure> {
+        loop {
+            let previewed = self.preview(active, call).await;
+            let Some(questions) = active.questions.wanted() else { return previewed };
+            self.ask_questions(active, call, questions).await?;
+        }
+    }
+
     /// Previews the changes of a call. Returns `None` if the call may have other effects.
     async fn preview(
         &self,
@@ -199,7 +212,9 @@ impl Host {
         let (run, id) = (active.run, active.id.clone());
         let secrets = Arc::clone(&active.secrets);
         let (usage, consents) = (Arc::default(), Arc::new(ConsentGuard::preview()));
-        let preview = ActiveCall { run, id, usage, secrets, consents, progress: None };
+        // The answers to its questions decide what it changes.
+        let questions = Arc::clone(&active.questions);
+        let preview = ActiveCall { run, id, usage, secrets, consents, questions, progress: None };
         let tried =
             self.execute_call(&preview, call.clone(), transaction.overlay(), pending()).await;
         if let Outcome::Failed(failure) = tried {
@@ -211,7 +226,7 @@ impl Host {
 }
 
 /// The user of the client, for the record.
-fn approver_name(active: &ActiveCall<'_>) -> String {
+pub(super) fn approver_name(active: &ActiveCall<'_>) -> String {
     match &active.run.options.client_name {
         Some(client) => format!("the user of {client}"),
         None => "the user".to_owned(),

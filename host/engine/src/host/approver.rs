@@ -5,8 +5,9 @@ use std::fmt;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use crate::call::{ConsentRequest, Later, SecretFlow};
+use crate::call::{ConsentRequest, Later, PluginQuestion, SecretFlow};
 use crate::dispatch::GrantedCall;
+use cofferdam_core::form::FormAnswer;
 use cofferdam_core::outcome::{DenialCode, Failure};
 use cofferdam_plugin::digest::Digest;
 use cofferdam_workspace::{Fingerprint, PausedId};
@@ -87,10 +88,52 @@ impl Proposal {
     }
 }
 
-/// Asks the user to approve calls.
+/// Questions of the plugins of a call, which are asked together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AskedForms {
+    /// The tool's qualified name.
+    pub tool: String,
+    /// The arguments of the call.
+    pub args: Value,
+    /// The questions, at least one.
+    pub questions: Vec<PluginQuestion>,
+}
+
+/// The answers to [`AskedForms`], in the order of the questions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FormAnswers {
+    /// One answer for each question.
+    pub answers: Vec<FormAnswer>,
+    /// Whether they were given just now, and not to an earlier attempt of the call.
+    pub is_new: bool,
+}
+
+impl AskedForms {
+    /// A digest of everything that was asked, in hexadecimal. It differs from that of any [`Proposal`].
+    pub fn digest(&self) -> String {
+        let Self { tool, args, questions } = self;
+        let mut asked = format!("questions\0{tool}\0{args}\0").into_bytes();
+        for PluginQuestion { plugin, message, form } in questions {
+            let question = serde_json::json!([plugin, message, form.schema()]);
+            asked.extend(format!("{question}\0").into_bytes());
+        }
+        Digest::of(&asked).hex()
+    }
+}
+
+/// Asks the user to approve calls, and what the plugins of calls want to know.
 pub trait Approver: Send + Sync {
     /// Asks the user about a call. Returns `Ok` only if the user approved it.
     fn approve<'a>(&'a self, proposal: &'a Proposal) -> BoxFuture<'a, Result<Approval, Failure>>;
+
+    /// Asks the user questions of plugins, all at once where the client can do that.
+    ///
+    /// # Errors
+    /// `ApprovalNeeded` if no user can be asked, which the plugin is told; any other failure ends the call.
+    fn ask<'a>(&'a self, _: &'a AskedForms) -> BoxFuture<'a, Result<FormAnswers, Failure>> {
+        let none = Failure::new(DenialCode::ApprovalNeeded, "no user can be asked here");
+        Box::pin(std::future::ready(Err(none)))
+    }
 
     /// Whether the user was asked at an earlier call, so that the approval may refer to an earlier
     /// state of the workspace.

@@ -90,6 +90,7 @@ impl Host {
             session: Session::default(),
             secrets: Arc::default(),
             consents: Arc::default(),
+            questions: Arc::default(),
             nested: None,
             services: Arc::clone(&self.services),
         }

@@ -16,6 +16,7 @@ use super::ended::{Ended, Performed};
 use super::execute::refused;
 use super::executed::{named, not_written};
 use super::paused::{self, Progress};
+use super::questions;
 use super::under_way::UnderWay;
 use crate::call::SecretGuard;
 use crate::dispatch::{self, Bounds, GrantedCall, ValidCall};
@@ -60,8 +61,9 @@ impl Host {
         let id = id.to_owned();
         let earlier = run.options.session.reads().all();
         let secrets = Arc::new(SecretGuard::new(Arc::clone(self.policy.secrets()), earlier));
-        let (usage, consents) = (Arc::default(), Arc::default());
-        let mut active = ActiveCall { run, id, usage, secrets, consents, progress: None };
+        let (usage, consents, questions) = (Arc::default(), Arc::default(), Arc::default());
+        let mut active =
+            ActiveCall { run, id, usage, secrets, consents, questions, progress: None };
         let started = Instant::now();
         let name = call.name().to_owned();
         let begun = Begun::of(&call);
@@ -77,6 +79,7 @@ impl Host {
                     Ok(progress) => {
                         active.progress = progress;
                         active.consents = Arc::new(consents::guard(run.options, &granted));
+                        active.questions = Arc::new(questions::guard(run.options, &granted));
                         self.make(&active, granted, shared).await
                     }
                 },
@@ -203,11 +206,14 @@ impl Host {
         active: &ActiveCall<'_>,
         call: &GrantedCall,
     ) -> Option<Result<(), Failure>> {
-        match (active.secrets.wanted(), active.consents.wanted()) {
-            (Some(flow), _) => Some(self.approved_flow(active, call, flow).await),
-            (None, Some(request)) => Some(self.ask_consent(active, call, request).await),
-            (None, None) => None,
+        if let Some(flow) = active.secrets.wanted() {
+            return Some(self.approved_flow(active, call, flow).await);
         }
+        if let Some(request) = active.consents.wanted() {
+            return Some(self.ask_consent(active, call, request).await);
+        }
+        let questions = active.questions.wanted()?;
+        Some(self.ask_questions(active, call, questions).await)
     }
 
     /// Executes a call, until it ends or would send something that the user has to approve.

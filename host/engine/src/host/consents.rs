@@ -22,7 +22,7 @@ pub(super) fn guard(options: &RunOptions, call: &GrantedCall) -> ConsentGuard {
 impl ActiveCall<'_> {
     /// Whether the user may have to be asked about something that the call does.
     pub(super) fn may_ask(&self) -> bool {
-        self.secrets.may_ask() || self.consents.may_ask()
+        self.secrets.may_ask() || self.consents.may_ask() || self.questions.may_ask()
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::approver::Approver;
 use super::paused::Progress;
-use crate::call::{CallUsage, ConsentGuard, Observer, SecretGuard, Session};
+use crate::call::{CallUsage, ConsentGuard, Observer, QuestionGuard, SecretGuard, Session};
 use crate::journal::Record;
 use crate::telemetry::Origin;
 use cofferdam_core::policy::{LimitSettings, Role, Scope};
@@ -113,6 +113,8 @@ pub(super) struct ActiveCall<'a> {
     pub(super) secrets: Arc<SecretGuard>,
     /// What its plugins ask consent for.
     pub(super) consents: Arc<ConsentGuard>,
+    /// What its plugins ask the user.
+    pub(super) questions: Arc<QuestionGuard>,
     /// What it has done by calls of other tools, if it makes any.
     pub(super) progress: Option<Arc<Progress>>,
 }

@@ -43,6 +43,7 @@ impl Host {
         let context = Arc::clone(&request.context);
         active.secrets.begin();
         active.consents.begin();
+        active.questions.begin();
         if let Some(progress) = &active.progress {
             active.secrets.add_nested(progress.reads());
         }
@@ -100,6 +101,7 @@ impl Host {
             session: options.session.clone(),
             secrets: Arc::clone(&active.secrets),
             consents: Arc::clone(&active.consents),
+            questions: Arc::clone(&active.questions),
             nested,
             services: Arc::clone(&self.services),
         };
@@ -150,7 +152,7 @@ pub(super) fn outcome(
     if let Some(flow) = active.secrets.wanted() {
         return Outcome::Failed(not_sent(&flow, "without the approval of the user"));
     }
-    if active.consents.wanted().is_some() {
+    if active.consents.wanted().is_some() || active.questions.wanted().is_some() {
         return Outcome::Failed(pending());
     }
     match answer {
@@ -180,7 +182,7 @@ fn with_refused(active: &ActiveCall<'_>, mut failure: Failure) -> Failure {
 }
 
 /// The origins that a call tried to send requests to without a grant, with the settings that grant
-/// them, and the actions for which its plugins have no consent.
+/// them, the actions for which its plugins have no consent, and why the user was not asked.
 pub(super) fn refused(active: &ActiveCall<'_>) -> Option<String> {
     let line = |(plugin, origins): (String, BTreeSet<String>)| {
         let quoted: Vec<String> = origins.iter().map(|name| format!("\"{name}\"")).collect();
@@ -194,6 +196,7 @@ pub(super) fn refused(active: &ActiveCall<'_>) -> Option<String> {
     };
     let mut lines: Vec<String> = active.usage.refused().into_iter().map(line).collect();
     lines.extend(active.consents.refused());
+    lines.extend(active.questions.unavailable());
     (!lines.is_empty()).then(|| lines.join("; "))
 }
 

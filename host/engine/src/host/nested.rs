@@ -228,8 +228,8 @@ impl CallsOfTool {
     ) -> Result<String, Failure> {
         let id = uuid::Uuid::now_v7().to_string();
         let secrets = Arc::new(caller.secrets.of_nested(self.options.session.reads()));
-        let (usage, consents) = (Arc::default(), Arc::default());
-        let active = ActiveCall { run, id, usage, secrets, consents, progress: None };
+        let (usage, consents, questions) = (Arc::default(), Arc::default(), Arc::default());
+        let active = ActiveCall { run, id, usage, secrets, consents, questions, progress: None };
         let (begun, started) = (Begun::of(&call), Instant::now());
         let tool = Arc::clone(call.tool());
         let performed = self.perform(position, &active, call, caller);

@@ -13,7 +13,7 @@ const MAX_SHOWN_BYTES: usize = 4 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DecisionRecord {
     /// `yes`, `yes, for this session`, `yes, for a pattern`, `no`, `accepted`, `rejected` or
-    /// `cancelled`.
+    /// `cancelled`; for a question of a plugin `answered`, `declined` or `not answered`.
     pub answer: String,
     /// Who decided: `the user of CLIENT` if a client has asked, `cli` for the command, `console` for the
     /// console.

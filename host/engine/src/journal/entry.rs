@@ -128,6 +128,9 @@ impl Event {
     /// A user has answered whether a call may be made.
     pub const APPROVAL: &str = "approval";
 
+    /// A user has answered a question of a plugin; `reason` says how.
+    pub const QUESTION: &str = "question";
+
     /// A user has accepted or rejected held changes.
     pub const REVIEW: &str = "review";
 

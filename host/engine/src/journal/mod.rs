@@ -29,6 +29,9 @@ use cofferdam_workspace::{OWN, Own, Workspace};
 /// The file's name in the host's own directory.
 const FILE_NAME: &str = "journal.jsonl";
 
+/// How many entries are kept to find a page among them; for pages further back, the journal is read twice.
+const MAX_KEPT: usize = 1_000;
+
 /// How much of the end of the current file is read for the latest entries, in bytes.
 const TAIL_BYTES: u64 = 512 << 10;
 
@@ -125,22 +128,29 @@ impl Journal {
         wanted: impl Fn(&Entry) -> bool,
     ) -> io::Result<(VecDeque<Entry>, usize)> {
         let mut entries = VecDeque::new();
+        let unreadable = self.each(|entry| {
+            if wanted(&entry) {
+                entries.push_back(entry);
+                if entries.len() > most {
+                    entries.pop_front();
+                }
+            }
+        })?;
+        Ok((entries, unreadable))
+    }
+
+    /// Passes on each entry, the oldest first; returns the number of lines that could not be read.
+    fn each(&self, mut take: impl FnMut(Entry)) -> io::Result<usize> {
         let mut unreadable = 0;
         for (_, lines) in self.files()? {
             for line in lines {
                 match line?.entry {
                     Err(_) => unreadable += 1,
-                    Ok(entry) if wanted(&entry) => {
-                        entries.push_back(entry);
-                        if entries.len() > most {
-                            entries.pop_front();
-                        }
-                    }
-                    Ok(_) => {}
+                    Ok(entry) => take(entry),
                 }
             }
         }
-        Ok((entries, unreadable))
+        Ok(unreadable)
     }
 
     /// A page of the entries that are `wanted`, the newest first: at most `most`, after the `skipped`
@@ -155,13 +165,40 @@ impl Journal {
         most: usize,
         wanted: impl Fn(&Entry) -> bool,
     ) -> io::Result<(Vec<Entry>, bool)> {
-        let enough = skipped + most + 1;
+        let enough = skipped.saturating_add(most).saturating_add(1);
+        if enough > MAX_KEPT {
+            return self.deep_page(skipped, most, wanted);
+        }
         let mut found = self.tail()?.filter(|entry| wanted(entry)).collect::<VecDeque<Entry>>();
         if found.len() < enough {
             found = self.latest(enough, wanted)?.0;
         }
         let has_more = found.len() > skipped + most;
         Ok((found.into_iter().rev().skip(skipped).take(most).collect(), has_more))
+    }
+
+    /// As [`Self::page`], by reading everything twice: what is skipped is counted, and not kept.
+    fn deep_page(
+        &self,
+        skipped: usize,
+        most: usize,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> io::Result<(Vec<Entry>, bool)> {
+        let mut count: usize = 0;
+        self.each(|entry| count += usize::from(wanted(&entry)))?;
+        let end = count.saturating_sub(skipped);
+        let start = end.saturating_sub(most);
+        let (mut at, mut found) = (0, Vec::new());
+        self.each(|entry| {
+            if wanted(&entry) {
+                if (start..end).contains(&at) {
+                    found.push(entry);
+                }
+                at += 1;
+            }
+        })?;
+        found.reverse();
+        Ok((found, start > 0))
     }
 
     /// The entries in the end of the current file, the oldest first; none if the file is short.
@@ -273,6 +310,10 @@ mod tests {
         (3..1500).for_each(append);
         assert_eq!(page(1, 2), (vec!["1498".to_owned(), "1497".to_owned()], true));
         assert_eq!(page(1498, 5), (vec!["1".to_owned(), "0".to_owned()], false));
+        // Far back: what is skipped is not kept.
+        assert_eq!(page(1200, 2), (vec!["299".to_owned(), "298".to_owned()], true));
+        assert_eq!(page(1500, 2), (Vec::new(), false));
+        assert_eq!(page(usize::MAX, 2), (Vec::new(), false));
     }
 
     #[test]

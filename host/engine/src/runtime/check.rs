@@ -171,6 +171,7 @@ fn unused(file: &str, requests: &Capabilities, imports: &[String]) -> Vec<Findin
         (requests.history, Needs::History, "history"),
         (requests.git_commit, Needs::GitCommit, "git-commit"),
         (requests.tools, Needs::Tools, "tools"),
+        (requests.questions, Needs::Questions, "questions"),
         (requests.background, Needs::Background, "background"),
     ] {
         if is_requested && !uses(needs) {

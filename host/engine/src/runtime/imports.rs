@@ -33,6 +33,7 @@ const SERVED_PACKAGES: &[(&str, Needs)] = &[
     ("cofferdam:host/git-commit@0.1.0", Needs::GitCommit),
     ("cofferdam:host/background@0.1.0", Needs::Background),
     ("cofferdam:host/tools@0.1.0", Needs::Tools),
+    ("cofferdam:host/questions@0.1.0", Needs::Questions),
     ("cofferdam:backend/types@0.1.0", Needs::Nothing),
     ("cofferdam:backend/linting@0.1.0", Needs::Nothing),
     ("cofferdam:backend/testing@0.1.0", Needs::Nothing),
@@ -57,6 +58,7 @@ pub(super) enum Needs {
     GitCommit,
     Background,
     Tools,
+    Questions,
     Http,
 }
 
@@ -80,6 +82,7 @@ impl Needs {
             Self::GitCommit => (granted.git_commit, "git-commit = true".to_owned()),
             Self::Background => (granted.background, "background = true".to_owned()),
             Self::Tools => (granted.tools, "tools = true".to_owned()),
+            Self::Questions => (granted.questions, "questions = true".to_owned()),
             Self::Http => {
                 let has_origins = !granted.http.is_empty() || granted.any_origin;
                 (has_origins, "http = [\"https://HOST\", ...]".to_owned())

@@ -14,6 +14,7 @@ fn question(text: &str) -> Question {
         for_session: false,
         is_consent: false,
         args: None,
+        form: None,
     }
 }
 

@@ -1,11 +1,12 @@
 //! The tools that the MCP conformance suite calls by name, as far as this host can have them: they
-//! return JSON, fail, report progress, log. Asking the user first is the operator's setting and not
-//! a tool's. Some work for a second or longer, so that their calls become tasks. Two more tools: one never
+//! return JSON, fail, report progress, log, ask the user. That a call needs approval first is the operator's
+//! setting and not a tool's. Some work for a second or longer, so that their calls become tasks. Two more tools: one never
 //! ends, for calls that are cancelled, and one ends when a file exists.
 
 use std::path::Path;
 use std::time::Duration;
 
+use cofferdam_sdk::questions::{Answer, Question, ask, ask_all};
 use cofferdam_sdk::{Context, ToolError, log, plugin, progress};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -87,9 +88,82 @@ impl Conformance {
         std::process::abort()
     }
 
-    fn say_slowly(args: Value, context: &Context) -> Result<Value, ToolError> {
+    fn test_tool_with_task(_: Value, _: &Context) -> Result<Value, ToolError> {
+        let answer = ask::<Value>("What is your name?", name_form())?;
         std::thread::sleep(A_WHILE);
-        Self::say(args, context)
+        Ok(told(&[answer]))
+    }
+
+    fn multi_input(_: Value, _: &Context) -> Result<Value, ToolError> {
+        let both = ["What is your first name?", "What is your second name?"];
+        let both = both.map(|message| Question::new(message, name_form()));
+        Ok(told(&ask_all(&both)?))
+    }
+
+    fn test_elicitation(args: Message, _: &Context) -> Result<Value, ToolError> {
+        let form = json!({
+            "type": "object",
+            "properties": {
+                "username": {"type": "string", "description": "User's response"},
+                "email": {"type": "string", "description": "User's email address"},
+            },
+            "required": ["username", "email"],
+        });
+        Ok(told(&[ask::<Value>(&args.message, form)?]))
+    }
+
+    fn test_elicitation_sep1034_defaults(_: Value, _: &Context) -> Result<Value, ToolError> {
+        let form = json!({
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "default": "John Doe"},
+                "age": {"type": "integer", "default": 30},
+                "score": {"type": "number", "default": 95.5},
+                "status": {
+                    "type": "string",
+                    "enum": ["active", "inactive", "pending"],
+                    "default": "active",
+                },
+                "verified": {"type": "boolean", "default": true},
+            },
+        });
+        Ok(told(&[ask::<Value>("Is this right?", form)?]))
+    }
+
+    fn test_elicitation_sep1330_enums(_: Value, _: &Context) -> Result<Value, ToolError> {
+        let titled = |value: &str, title: &str| json!({"const": value, "title": title});
+        let options = ["option1", "option2", "option3"];
+        let titles =
+            [titled("value1", "First"), titled("value2", "Second"), titled("value3", "Third")];
+        let form = json!({
+            "type": "object",
+            "properties": {
+                "untitledSingle": {"type": "string", "enum": options},
+                "titledSingle": {"type": "string", "oneOf": titles},
+                "legacyEnum": {
+                    "type": "string",
+                    "enum": ["opt1", "opt2", "opt3"],
+                    "enumNames": ["Option One", "Option Two", "Option Three"],
+                },
+                "untitledMulti": {"type": "array", "items": {"type": "string", "enum": options}},
+                "titledMulti": {"type": "array", "items": {"anyOf": titles}},
+            },
+        });
+        Ok(told(&[ask::<Value>("Which ones?", form)?]))
+    }
+
+    fn test_input_required_result_multi_round(_: Value, _: &Context) -> Result<Value, ToolError> {
+        let color = json!({"type": "object", "properties": {"color": {"type": "string"}}});
+        let first = ask::<Value>("Step 1: What is your name?", name_form())?;
+        let second = ask::<Value>("Step 2: What is your favorite color?", color)?;
+        Ok(told(&[first, second]))
+    }
+
+    /// Asks what the arguments say.
+    fn ask_user(args: Asking, _: &Context) -> Result<Value, ToolError> {
+        let question = |of: Asked| Question::new(of.message, of.form);
+        let questions: Vec<Question> = args.questions.into_iter().map(question).collect();
+        Ok(told(&ask_all(&questions)?))
     }
 
     fn test_image_content(_: Value, _: &Context) -> Result<Value, ToolError> {
@@ -128,6 +202,39 @@ impl Conformance {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Message {
+    message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asking {
+    questions: Vec<Asked>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    message: String,
+    form: Value,
+}
+
+fn name_form() -> Value {
+    json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]})
+}
+
+/// The answers as text.
+fn told(answers: &[Answer<Value>]) -> Value {
+    let one = |answer: &Answer<Value>| match answer {
+        Answer::Accepted(content) => format!("action=accept, content={content}"),
+        Answer::Declined => "action=decline".to_owned(),
+        Answer::Cancelled => "action=cancel".to_owned(),
+    };
+    json!({"text": answers.iter().map(one).collect::<Vec<_>>().join("; ")})
+}
+
 /// Content of a type; the bytes are as good as any.
 fn content(mime_type: &str) -> Value {
     json!({"mime_type": mime_type, "data": "iVBORw0KGgo="})
@@ -139,7 +246,12 @@ plugin!(Conformance {
     test_tool_with_progress,
     test_logging_tool,
     test_reconnection = say,
-    test_elicitation = say,
+    test_elicitation,
+    test_elicitation_sep1034_defaults,
+    test_elicitation_sep1330_enums,
+    test_input_required_result_multi_round,
+    multi_input,
+    ask_user,
     test_streaming_elicitation = test_tool_with_progress,
     test_input_required_result_elicitation = say,
     test_input_required_result_request_state = say,
@@ -150,7 +262,7 @@ plugin!(Conformance {
     failing_job,
     protocol_error_job,
     confirm_delete = say,
-    test_tool_with_task = say_slowly,
+    test_tool_with_task,
     test_image_content,
     test_audio_content,
     test_embedded_resource,

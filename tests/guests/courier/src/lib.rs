@@ -7,6 +7,7 @@ mod late;
 use std::fs;
 
 use cofferdam_sdk::http::Request;
+use cofferdam_sdk::questions::{Answer, ask};
 use cofferdam_sdk::scan::{Scanner, query};
 use cofferdam_sdk::{Context, ToolError, cache, consent, plugin, process};
 use serde::Deserialize;
@@ -67,6 +68,13 @@ fn take(step: &[&str], context: &Context) -> Result<String, String> {
             let answer = consent::request(class, key).map(|()| "yes".to_owned());
             Ok(answer.unwrap_or_else(|error| error.code))
         }
+        // What the user types.
+        ["ask", message] => Ok(typed(message)),
+        ["write-answer", path, message] => {
+            let typed = typed(message);
+            fs::write(own(path), &typed).map_err(io)?;
+            Ok(typed)
+        }
         // Counts how many of these keys are granted.
         ["consents", class, count] => {
             let count: usize = count.parse().unwrap_or(0);
@@ -86,6 +94,17 @@ fn take(step: &[&str], context: &Context) -> Result<String, String> {
         #[cfg(target_family = "wasm")]
         ["late", url, path] => late::send(url, &own(path)),
         _ => Err(format!("no step: {step:?}")),
+    }
+}
+
+/// What the user types when asked; the code, if they can't be asked.
+fn typed(message: &str) -> String {
+    let form = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    match ask::<Value>(message, form) {
+        Ok(Answer::Accepted(content)) => content["text"].as_str().unwrap_or("").to_owned(),
+        Ok(Answer::Declined) => "declined".to_owned(),
+        Ok(Answer::Cancelled) => "cancelled".to_owned(),
+        Err(error) => error.code,
     }
 }
 
