@@ -93,7 +93,8 @@ impl Git {
     /// Returns `false` only if no setting of the repository can name a filter. It saves a run of git, which
     /// takes longer than most of git's own work.
     fn may_have_filters(&self, context: &Context) -> bool {
-        let directory = context.local_root().join(".git");
+        let Ok(place) = context.resolve(".git") else { return true };
+        let directory = context.local(&place);
         let is_own = self.repository.git_dir == ".git"
             && fs::symlink_metadata(&directory).is_ok_and(|metadata| metadata.is_dir())
             // Otherwise the settings are elsewhere.
