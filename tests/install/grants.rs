@@ -185,7 +185,10 @@ fn agents_are_granted_by_name_and_revoked() {
     assert_eq!(place.settings(), "[grants.team]\n");
     assert_contains(
         &place.refused(2, &["policy", "grant", "team", "agents=a b"]),
-        &["is no capability", "cache, history, git-commit, background, tools, agents=NAME"],
+        &[
+            "is no capability",
+            "cache, history, git-commit, background, tools, questions, agents=NAME",
+        ],
     );
 }
 

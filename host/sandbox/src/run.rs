@@ -106,7 +106,10 @@ impl Helper {
             Some(ready) => ready,
             None => {
                 let running = self.spawn(preparation)?;
-                running.control.request(request, input)?;
+                if running.control.request(request, input).is_err() {
+                    // It has ended. Its answer says why.
+                    return Err(running.answer(|_, _| {}).err().unwrap_or_else(unexpected));
+                }
                 running
             }
         };

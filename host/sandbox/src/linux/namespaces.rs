@@ -141,11 +141,22 @@ fn start(sources: Sources, command: &Command) -> Result<(), SandboxError> {
 pub(crate) struct OwnedNamespaces {
     owner: Owner,
     users: OwnedFd,
-    /// A process in the namespaces, by its number and by a descriptor.
+    keeper: Keeper,
+}
+
+/// A process in namespaces, which keeps them until others have entered them.
+struct Keeper {
     process: Pid,
-    descriptor: OwnedFd,
     /// The process ends when this is closed.
     open: Option<PipeWriter>,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.open = None;
+        // It fails if the process has been waited for.
+        let _ = waitpid(Some(self.process), WaitOptions::empty());
+    }
 }
 
 impl OwnedNamespaces {
@@ -167,7 +178,7 @@ impl OwnedNamespaces {
             unsafe { libc::_exit(0) }
         };
         drop(done);
-        let descriptor = pidfd_open(child, PidfdFlags::empty())?;
+        let keeper = Keeper { process: child, open: Some(open) };
         let mut made = [0];
         ready.read_exact(&mut made)?;
         if made == [0] {
@@ -177,7 +188,7 @@ impl OwnedNamespaces {
         fs::write(format!("{files}/uid_map"), format!("{} {UNUSED_ID} 1", owner.uid))?;
         fs::write(format!("{files}/gid_map"), format!("{} {UNUSED_ID} 1", owner.gid))?;
         let users = fs::File::open(format!("{files}/ns/user"))?.into();
-        Ok(Self { owner, users, process: child, descriptor, open: Some(open) })
+        Ok(Self { owner, users, keeper })
     }
 
     /// Finds or makes the namespaces for a command, and gathers its files. Returns `None` for users other
@@ -195,19 +206,13 @@ impl OwnedNamespaces {
 
     fn enter(self) -> io::Result<()> {
         let (uid, gid) = (Uid::from_raw(self.owner.uid), Gid::from_raw(self.owner.gid));
+        let keeper = pidfd_open(self.keeper.process, PidfdFlags::empty())?;
         set_thread_groups(&[])?;
-        move_into_thread_name_spaces(self.descriptor.as_fd(), ALIKE_TYPES)?;
+        move_into_thread_name_spaces(keeper.as_fd(), ALIKE_TYPES)?;
         set_thread_res_gid(gid, gid, gid)?;
         set_thread_res_uid(uid, uid, uid)?;
         unshare(UnshareFlags::NEWNS | UnshareFlags::NEWPID)?;
         mounts::make_private()
-    }
-}
-
-impl Drop for OwnedNamespaces {
-    fn drop(&mut self) {
-        self.open = None;
-        let _ = waitpid(Some(self.process), WaitOptions::empty());
     }
 }
 
