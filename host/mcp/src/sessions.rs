@@ -19,9 +19,8 @@ use rmcp::transport::streamable_http_server::session::{
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
 use super::Server;
-use cofferdam_engine::dispatch::Refusal;
-
 use super::connection::{self, Cancelled, Connection};
+use cofferdam_engine::dispatch::Refusal;
 
 /// The maximum number of sessions, under all roles.
 pub(super) const MAX_SESSIONS: usize = 1024;
