@@ -152,6 +152,7 @@ await frame.press("#decide", "Enter");
 await until(async () => (await about()).includes(`This client does not open the console. Open ${link} in`), "the refusal");
 opens = true;
 await frame.click("#refresh");
+await until(() => frame.isVisible("#decide"), "the link to the console again");
 await frame.press("#decide", "Enter");
 await until(() => opened.length > 0, "the link is opened");
 assert.deepEqual(opened, [link]);

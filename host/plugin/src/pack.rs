@@ -150,7 +150,6 @@ pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
     let mut start = Vec::with_capacity(LEADING_BYTES as usize);
     Read::by_ref(&mut file).take(LEADING_BYTES).read_to_end(&mut start).map_err(io)?;
     let mut reader = BinaryReader::new(&start, 0);
-    let position = |reader: &BinaryReader| reader.original_position() as usize;
     if reader.read_bytes(HEADER_BYTES).is_err() {
         return Ok(None);
     }
@@ -158,11 +157,11 @@ pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
         (Ok(CUSTOM_SECTION_ID), Ok(length)) => length as usize,
         _ => return Ok(None),
     };
-    let end = position(&reader) + length;
+    let end = reader.original_position() + length;
     if !reader.read_string().is_ok_and(|name| name == SECTION) {
         return Ok(None);
     }
-    let json = position(&reader);
+    let json = reader.original_position();
     let missing = end.saturating_sub(start.len()) as u64;
     file.take(missing).read_to_end(&mut start).map_err(io)?;
     match start.get(json..end) {
