@@ -6,6 +6,7 @@
 //! Two builds of one commit give the same bytes: times come from the commit, paths of this machine
 //! are not in the binary, and every package lists its files in the same order.
 
+mod architecture;
 mod formats;
 #[cfg(test)]
 mod publish;
@@ -19,17 +20,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 
+use self::architecture::Architecture;
+pub use self::architecture::Name;
 use self::tree::Tree;
 use crate::process::{announce, ask, cargo, cargo_home, native, output, remap, run};
 use crate::project::{Project, copy, read, write};
 use crate::stamp::hexadecimal;
 use crate::tasks;
 
-/// The compilation target of the packaged command.
-const TARGET: &str = "x86_64-unknown-linux-musl";
-
 /// A release: what all packages have in common.
-struct Release {
+pub struct Release {
     version: String,
     /// Seconds since 1970, of the commit that is packaged.
     time: String,
@@ -37,11 +37,12 @@ struct Release {
     directory: PathBuf,
 }
 
-/// Builds the command and the plugins, and packages them in `target/dist`.
+/// Builds the command, for each of the architectures, and the plugins, which are the same for all; and packages
+/// them in `target/dist`.
 ///
 /// # Errors
 /// If something does not compile, or a program that makes packages is missing or fails.
-pub fn run_all(project: &Project) -> Result<()> {
+pub fn run_all(project: &Project, architectures: &[Name]) -> Result<()> {
     let release = Release {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         time: ask(native("git").current_dir(&project.root).args(["log", "-1", "--format=%ct"]))
@@ -49,15 +50,17 @@ pub fn run_all(project: &Project) -> Result<()> {
         directory: project.target.join("dist"),
     };
     tasks::build(project)?;
-    let binary = build(project)?;
-    let tree = Tree::make(project, &release, &binary)?;
     let mut packages = Vec::new();
-    for package in formats::ALL {
-        announce(&format!("making the {}", package.name));
-        packages.push((package.make)(project, &release, &tree)?);
+    for architecture in architectures.iter().map(|name| name.architecture()) {
+        let binary = build(project, architecture)?;
+        let tree = Tree::make(project, &release, architecture, &binary)?;
+        for format in architecture.formats {
+            announce(&format!("making the {} for {}", format.name, architecture.name));
+            packages.push((format.make)(project, &release, &tree)?);
+        }
     }
-    packages.extend(plugins(project, &release, &binary)?);
-    packages.push(sbom::make(project, &release)?);
+    packages.extend(plugins(project, &release)?);
+    packages.push(sbom::make(project, &release, architectures)?);
     packages.push(formats::server_json(project, &release)?);
     write(&release.directory.join("SHA256SUMS"), sums(&release.directory, &packages)?)?;
     for package in &packages {
@@ -67,27 +70,27 @@ pub fn run_all(project: &Project) -> Result<()> {
 }
 
 /// Builds the command, without paths of this machine in it.
-fn build(project: &Project) -> Result<PathBuf> {
-    let flags = [remap(&cargo_home(), "/cargo"), remap(&project.root, "/build")];
+fn build(project: &Project, architecture: &Architecture) -> Result<PathBuf> {
+    let target = architecture.target;
+    let mut flags = vec![remap(&cargo_home(), "/cargo"), remap(&project.root, "/build")];
     // Present already, or the build says what is missing.
-    let _ = ask(native("rustup").args(["target", "add", TARGET]));
+    let _ = ask(native("rustup").args(["target", "add", target]));
     let mut build = cargo();
+    architecture.prepare(&mut build, &mut flags);
     build
         .current_dir(&project.root)
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
-        .args(["build", "--locked", "--profile", "dist", "--target", TARGET])
+        .args(["build", "--locked", "--profile", "dist", "--target", target])
         .args(["--package", "cofferdam", "--bin", "cofferdam", "--target-dir"])
         .arg(&project.target);
-    run(&format!("building the command for {TARGET}"), &mut build).context(
-        "the packages need the target (`rustup target add`) and a C compiler for musl (on Debian: \
-         `apt-get install musl-tools`)",
-    )?;
-    Ok(project.target.join(TARGET).join("dist/cofferdam"))
+    run(&format!("building the command for {target}"), &mut build)
+        .with_context(|| architecture.needs())?;
+    Ok(project.target.join(target).join("dist/cofferdam"))
 }
 
 /// The built-in plugins for a command that was installed without them, and those that packages leave out with
 /// the example: each with a catalogue, which is to be signed.
-fn plugins(project: &Project, release: &Release, binary: &Path) -> Result<Vec<PathBuf>> {
+fn plugins(project: &Project, release: &Release) -> Result<Vec<PathBuf>> {
     let built = tree::built_in(project)?;
     let apart = tree::APART.map(|name| project.built("plugins").join(format!("{name}.wasm")));
     // Those of languages that this machine lacks are not built.
@@ -103,7 +106,7 @@ fn plugins(project: &Project, release: &Release, binary: &Path) -> Result<Vec<Pa
             files.push(file);
         }
         let catalogue = directory.join("catalogue.toml");
-        let mut command = native(binary);
+        let mut command = native(project.binary());
         output(command.args(["plugin", "catalogue", "--output"]).arg(&catalogue).args(&files))?;
         packages.extend(files);
         packages.push(catalogue);

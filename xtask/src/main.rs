@@ -28,6 +28,7 @@ mod generated;
 mod git_apply;
 #[cfg(test)]
 mod imports;
+mod macos;
 #[cfg(test)]
 mod manual;
 mod mcp;
@@ -147,7 +148,13 @@ enum Command {
     },
     /// Builds, then makes packages in target/dist: an archive, a Python wheel, an npm package, a
     /// Debian package and an MCP bundle
-    Dist,
+    Dist {
+        /// What the packages are for; for aarch64: an archive, a wheel and a Debian package
+        #[arg(value_enum, default_values = ["x86_64"])]
+        architectures: Vec<dist::Name>,
+    },
+    /// Checks that the command compiles for macOS, on any machine
+    CheckMacos,
     /// Builds and packs the plugin in a directory; prints where the packed file is
     Plugin {
         /// The directory with the plugin's Cargo.toml and plugin.toml
@@ -206,7 +213,8 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             println!("{}", packed.display());
             Ok(())
         }
-        Command::Dist => dist::run_all(&project),
+        Command::Dist { architectures } => dist::run_all(&project, architectures),
+        Command::CheckMacos => macos::check(&project, &["cofferdam"]),
         Command::Ci => ci::run_all(&project.quick()),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::{Release, tree::Tree};
+use super::{Release, architecture::Architecture, tree::Tree};
 use crate::process::{native, output};
 use crate::project::{Project, read_text, write};
 
@@ -17,15 +17,22 @@ pub struct Format {
     pub make: fn(&Project, &Release, &Tree) -> Result<PathBuf>,
 }
 
+const ARCHIVE: Format = Format { name: "archive", make: archive };
+const WHEEL: Format = Format { name: "Python wheel", make: wheel };
+const DEBIAN: Format = Format { name: "Debian package", make: debian };
+
 pub const ALL: [Format; 5] = [
-    Format { name: "archive", make: archive },
-    Format { name: "Python wheel", make: wheel },
+    ARCHIVE,
+    WHEEL,
     Format { name: "npm package", make: npm },
-    Format { name: "Debian package", make: debian },
+    DEBIAN,
     Format { name: "MCP bundle", make: mcpb },
 ];
 
-/// `cofferdam-VERSION-linux-x86_64.tar.gz`.
+/// Those whose names have the architecture, so that a release can have several.
+pub const BY_ARCHITECTURE: [Format; 3] = [ARCHIVE, WHEEL, DEBIAN];
+
+/// `cofferdam-VERSION-linux-ARCHITECTURE.tar.gz`.
 fn archive(_: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
     let (parent, name) = (tree.root.parent(), tree.root.file_name());
     let (parent, name) = parent.zip(name).context("the tree has no name")?;
@@ -54,11 +61,12 @@ fn wheel(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
     fs::remove_dir(data.join("data/bin"))?;
     let info = format!("cofferdam-{}.dist-info", release.version);
     for file in ["METADATA", "WHEEL"] {
-        let text = fill(project, release, &format!("wheel/{file}"))?;
+        let text = fill(project, release, tree.architecture, &format!("wheel/{file}"))?;
         write(&scratch.0.join(&info).join(file), text)?;
     }
     // Static: any C library will do.
-    let platforms = "manylinux_2_17_x86_64.musllinux_1_1_x86_64";
+    let architecture = tree.architecture.name;
+    let platforms = format!("manylinux_2_17_{architecture}.musllinux_1_1_{architecture}");
     let name = format!("cofferdam-{}-py3-none-{platforms}.whl", release.version);
     zip(project, release, &scratch.0, &name, Some(&info))
 }
@@ -68,7 +76,8 @@ fn npm(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
     let scratch = Scratch::new(project, "npm")?;
     tree.copy_to(&scratch.0)?;
     fs::copy(project.root.join("README.md"), scratch.0.join("README.md"))?;
-    write(&scratch.0.join("package.json"), fill(project, release, "npm/package.json")?)?;
+    let package = fill(project, release, tree.architecture, "npm/package.json")?;
+    write(&scratch.0.join("package.json"), package)?;
     let mut pack = native("npm");
     pack.current_dir(&scratch.0)
         .args(["pack", "--silent", "--ignore-scripts", "--pack-destination"])
@@ -80,12 +89,15 @@ fn npm(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
     Ok(package)
 }
 
-/// `cofferdam_VERSION_amd64.deb`.
+/// `cofferdam_VERSION_ARCHITECTURE.deb`.
 fn debian(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
     let scratch = Scratch::new(project, "debian")?;
     tree.copy_to(&scratch.0.join("usr"))?;
-    write(&scratch.0.join("DEBIAN/control"), fill(project, release, "debian/control")?)?;
-    let package = release.directory.join(format!("cofferdam_{}_amd64.deb", release.version));
+    let control = fill(project, release, tree.architecture, "debian/control")?;
+    write(&scratch.0.join("DEBIAN/control"), control)?;
+    let architecture = tree.architecture.debian;
+    let name = format!("cofferdam_{}_{architecture}.deb", release.version);
+    let package = release.directory.join(name);
     let mut build = native("dpkg-deb");
     build
         .env("SOURCE_DATE_EPOCH", &release.time)
@@ -100,15 +112,17 @@ fn debian(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> 
 fn mcpb(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
     let scratch = Scratch::new(project, "mcpb")?;
     tree.copy_to(&scratch.0.join("server"))?;
-    write(&scratch.0.join("manifest.json"), fill(project, release, "mcpb/manifest.json")?)?;
-    let name = format!("cofferdam-{}-linux-x86_64.mcpb", release.version);
+    let manifest = fill(project, release, tree.architecture, "mcpb/manifest.json")?;
+    write(&scratch.0.join("manifest.json"), manifest)?;
+    let name = format!("cofferdam-{}-linux-{}.mcpb", release.version, tree.architecture.name);
     zip(project, release, &scratch.0, &name, None)
 }
 
 /// The entry of the MCP registry: where its clients find the packages.
 pub fn server_json(project: &Project, release: &Release) -> Result<PathBuf> {
     let file = release.directory.join("server.json");
-    write(&file, fill(project, release, "server.json")?)?;
+    let text = read_text(&project.root.join("xtask/dist/server.json"))?;
+    write(&file, text.replace("${VERSION}", &release.version))?;
     Ok(file)
 }
 
@@ -132,10 +146,18 @@ fn zip(
     Ok(package)
 }
 
-/// Reads a file of `xtask/dist` and fills in the version.
-fn fill(project: &Project, release: &Release, file: &str) -> Result<String> {
+/// Reads a file of `xtask/dist` and fills in the version and the architecture.
+fn fill(
+    project: &Project,
+    release: &Release,
+    architecture: &Architecture,
+    file: &str,
+) -> Result<String> {
     let text = read_text(&project.root.join("xtask/dist").join(file))?;
-    Ok(text.replace("${VERSION}", &release.version))
+    Ok(text
+        .replace("${VERSION}", &release.version)
+        .replace("${ARCHITECTURE}", architecture.name)
+        .replace("${DEBIAN_ARCHITECTURE}", architecture.debian))
 }
 
 /// An empty directory in which a package is put together.
@@ -161,6 +183,7 @@ pub mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::dist::architecture::Name;
     use crate::process::ask;
     use crate::project::{Profile, read};
 
@@ -171,7 +194,8 @@ pub mod tests {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let directory = target.join("dist");
         let release = Release { version, time: "1700000000".into(), directory };
-        let tree = Tree { root: project.memory("dist").join("cofferdam-0-linux-x86_64") };
+        let root = project.memory("dist").join("cofferdam-0-linux-x86_64");
+        let tree = Tree { root, architecture: Name::X86_64.architecture() };
         let command = tree.root.join("bin/cofferdam");
         write(
             &command,
@@ -194,7 +218,7 @@ pub mod tests {
     #[test]
     fn the_entry_of_the_mcp_registry_is_valid() {
         let scratch = tempfile::tempdir().unwrap();
-        let (project, release, _) = release(scratch.path());
+        let (project, release, tree) = release(scratch.path());
         let file = server_json(&project, &release).unwrap();
         let entry: Value = serde_json::from_str(&read_text(&file).unwrap()).unwrap();
         assert_eq!(entry["version"], release.version);
@@ -202,7 +226,7 @@ pub mod tests {
         assert!((1..=100).contains(&description.chars().count()), "{description}");
         // The registry finds the name in the packages, which proves who they belong to.
         let name = entry["name"].as_str().unwrap();
-        let text = |file: &str| fill(&project, &release, file).unwrap();
+        let text = |file: &str| fill(&project, &release, tree.architecture, file).unwrap();
         let npm: Value = serde_json::from_str(&text("npm/package.json")).unwrap();
         assert_eq!(npm["mcpName"], name);
         assert!(text("wheel/METADATA").contains(&format!("\nmcp-name: {name}\n")));

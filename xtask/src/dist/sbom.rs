@@ -10,7 +10,8 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Release, TARGET};
+use super::Release;
+use super::architecture::Name;
 use crate::ci::APART;
 use crate::process::{cargo, output};
 use crate::project::{Project, read_text, write};
@@ -70,11 +71,13 @@ struct Sbom {
 ///
 /// # Errors
 /// If a lock file is out of date, or a crate has not been downloaded.
-pub fn make(project: &Project, release: &Release) -> Result<PathBuf> {
+pub fn make(project: &Project, release: &Release, architectures: &[Name]) -> Result<PathBuf> {
     let mut sbom = Sbom::default();
-    sbom.add(&project.root, TARGET, |package| {
-        package.manifest_path.ends_with("host/cli/Cargo.toml")
-    })?;
+    for name in architectures {
+        sbom.add(&project.root, name.architecture().target, |package| {
+            package.manifest_path.ends_with("host/cli/Cargo.toml")
+        })?;
+    }
     let workspaces = ["."].into_iter().chain(APART).map(|name| project.root.join(name));
     // Others are members of one of these.
     for workspace in workspaces.filter(|workspace| workspace.join("Cargo.lock").is_file()) {
@@ -216,10 +219,10 @@ mod tests {
     fn all_that_is_packaged_is_listed_once_and_nothing_else() {
         let scratch = tempfile::tempdir().unwrap();
         let (project, release, _) = release(scratch.path());
-        let file = make(&project, &release).unwrap();
+        let file = make(&project, &release, &[Name::X86_64]).unwrap();
         let text = read_text(&file).unwrap();
         assert!(!text.contains(project.root.to_str().unwrap()), "a path of this machine");
-        assert_eq!(read_text(&make(&project, &release).unwrap()).unwrap(), text);
+        assert_eq!(read_text(&make(&project, &release, &[Name::X86_64]).unwrap()).unwrap(), text);
         let document: Value = serde_json::from_str(&text).unwrap();
         let components = document["components"].as_array().unwrap();
         let names: BTreeSet<&str> =

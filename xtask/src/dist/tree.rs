@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::Release;
+use super::architecture::Architecture;
 use crate::process::{native, output};
 use crate::project::{Project, copy, files_below, write};
 
@@ -39,20 +40,27 @@ pub fn built_in(project: &Project) -> Result<Vec<PathBuf>> {
 /// A directory with the files of a package.
 pub struct Tree {
     pub root: PathBuf,
+    pub architecture: &'static Architecture,
 }
 
 impl Tree {
-    /// Collects the files.
+    /// Collects the files, with `binary` as the command. The project's own build writes its manual, since
+    /// this machine may not run the packaged one.
     ///
     /// # Errors
-    /// If a file is missing, or the command can't write its manual.
-    pub fn make(project: &Project, release: &Release, binary: &Path) -> Result<Self> {
-        let name = format!("cofferdam-{}-linux-x86_64", release.version);
+    /// If a file is missing, or the manual can't be written.
+    pub fn make(
+        project: &Project,
+        release: &Release,
+        architecture: &'static Architecture,
+        binary: &Path,
+    ) -> Result<Self> {
+        let name = format!("cofferdam-{}-linux-{}", release.version, architecture.name);
         let root = project.memory("dist").join(name);
         if root.exists() {
             fs::remove_dir_all(&root).with_context(|| format!("removing {}", root.display()))?;
         }
-        let tree = Self { root };
+        let tree = Self { root, architecture };
         tree.add(binary, "bin/cofferdam")?;
         for plugin in built_in(project)? {
             let name = plugin.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -71,7 +79,7 @@ impl Tree {
                 tree.add(&schema, &format!("share/cofferdam/schemas/{name}"))?;
             }
         }
-        let command = || native(tree.root.join("bin/cofferdam"));
+        let command = || native(project.binary());
         for (shell, path) in SHELLS {
             let completions = output(command().args(["completions", shell]))?;
             write(&tree.root.join(path), completions)?;
@@ -104,6 +112,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::dist::architecture::Name;
     use crate::dist::formats::tests::release;
 
     /// A script in place of the command, which writes its manual and its completions.
@@ -115,13 +124,14 @@ mod tests {
     fn packages_have_all_that_belongs_to_a_command() {
         let scratch = tempfile::tempdir().unwrap();
         let (project, release, _) = release(scratch.path());
-        let binary = scratch.path().join("command");
-        write(&binary, COMMAND).unwrap();
-        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+        write(&project.binary(), COMMAND).unwrap();
+        fs::set_permissions(project.binary(), fs::Permissions::from_mode(0o755)).unwrap();
         for plugin in ["files.wasm", "files.cwasm", "eslint.wasm"] {
             write(&project.built("plugins").join(plugin), "\0asm").unwrap();
         }
-        let tree = Tree::make(&project, &release, &binary).unwrap();
+        let architecture = Name::Aarch64.architecture();
+        let tree = Tree::make(&project, &release, architecture, &project.binary()).unwrap();
+        assert!(tree.root.ends_with(format!("cofferdam-{}-linux-aarch64", release.version)));
         for file in [
             "bin/cofferdam",
             "lib/cofferdam/plugins/files.wasm",

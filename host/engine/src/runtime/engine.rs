@@ -125,6 +125,8 @@ pub(super) fn code(generation: Generation) -> Config {
         .memory_init_cow(true)
         .epoch_interruption(true)
         .max_wasm_stack(MAX_STACK)
+        // For other unwinders than the engine's own; the one of static builds takes milliseconds for it.
+        .native_unwind_info(false)
         // Otherwise calls are synchronous, on threads of their own.
         .concurrency_support(generation == Generation::Wasi03)
         // Proposals that no plugin needs and that most advisories of the last years are about.

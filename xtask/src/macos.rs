@@ -1,0 +1,43 @@
+//! Compiles the host for macOS without producing machine code, on any machine: nothing links, so that neither
+//! Apple's headers nor its linker are needed. Code in C, which some crates compile in their build scripts, is left
+//! out by a compiler that writes empty files.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+use anyhow::Result;
+
+use crate::process::{ask, cargo, native, run};
+use crate::project::{Project, write};
+
+const TARGET: &str = "aarch64-apple-darwin";
+
+/// Writes an empty file where its option `-o` says.
+const COMPILER: &str = "#!/bin/sh
+while [ $# -gt 0 ]; do
+    [ \"$1\" = -o ] && : >\"$2\"
+    shift
+done
+";
+
+/// Checks the crates of the command, or only those `packages`.
+///
+/// # Errors
+/// If something does not compile.
+pub fn check(project: &Project, packages: &[&str]) -> Result<()> {
+    let compiler = project.memory("macos").join("cc");
+    write(&compiler, COMPILER)?;
+    fs::set_permissions(&compiler, Permissions::from_mode(0o755))?;
+    // Present already, or the check says what is missing.
+    let _ = ask(native("rustup").args(["target", "add", TARGET]));
+    let mut check = cargo();
+    check
+        .current_dir(&project.root)
+        .env("CC_aarch64_apple_darwin", &compiler)
+        .env("AR_aarch64_apple_darwin", "ar")
+        .args(["check", "--locked", "--profile", "quick", "--target", TARGET]);
+    for package in packages {
+        check.args(["--package", package]);
+    }
+    run(&format!("checking {} for macOS", packages.join(", ")), &mut check)
+}
