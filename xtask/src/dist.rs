@@ -20,8 +20,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 
-use self::architecture::Architecture;
-pub use self::architecture::Name;
+pub use self::architecture::{Architecture, Name};
 use self::tree::Tree;
 use crate::process::{announce, ask, cargo, cargo_home, native, output, remap, run};
 use crate::project::{Project, copy, read, write};
@@ -70,7 +69,10 @@ pub fn run_all(project: &Project, architectures: &[Name]) -> Result<()> {
 }
 
 /// Builds the command, without paths of this machine in it.
-fn build(project: &Project, architecture: &Architecture) -> Result<PathBuf> {
+///
+/// # Errors
+/// If it does not compile, or a compiler is missing.
+pub fn build(project: &Project, architecture: &Architecture) -> Result<PathBuf> {
     let target = architecture.target;
     let mut flags = vec![remap(&cargo_home(), "/cargo"), remap(&project.root, "/build")];
     // Present already, or the build says what is missing.

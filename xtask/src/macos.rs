@@ -12,8 +12,12 @@ use crate::project::{Project, write};
 
 const TARGET: &str = "aarch64-apple-darwin";
 
-/// Writes an empty file where its option `-o` says.
+/// Calls itself clang, and writes an empty file where its option `-o` says.
 const COMPILER: &str = "#!/bin/sh
+case $1 in
+    -E) echo clang ;;
+    -\\?) exit 1 ;; # not the one for Windows
+esac
 while [ $# -gt 0 ]; do
     [ \"$1\" = -o ] && : >\"$2\"
     shift

@@ -22,6 +22,7 @@ mod commits;
 mod demo;
 mod deny;
 mod dist;
+mod emulate;
 mod fields;
 mod fuzz;
 mod generated;
@@ -153,6 +154,12 @@ enum Command {
         #[arg(value_enum, default_values = ["x86_64"])]
         architectures: Vec<dist::Name>,
     },
+    /// Builds the command for aarch64, and runs tests of calls, transactions and hostile guests with it under
+    /// qemu, which the kernel has to be told of (Debian: `qemu-user-binfmt`)
+    Emulate {
+        /// Only tests with this in their name
+        filter: Option<String>,
+    },
     /// Checks that the command compiles for macOS, on any machine
     CheckMacos,
     /// Builds and packs the plugin in a directory; prints where the packed file is
@@ -214,6 +221,7 @@ fn run(command: &Command) -> anyhow::Result<ExitCode> {
             Ok(())
         }
         Command::Dist { architectures } => dist::run_all(&project, architectures),
+        Command::Emulate { filter } => emulate::run(&project.quick(), filter.as_deref()),
         Command::CheckMacos => macos::check(&project, &["cofferdam"]),
         Command::Ci => ci::run_all(&project.quick()),
     }?;

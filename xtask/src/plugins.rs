@@ -107,7 +107,19 @@ fn has_compiler(project: &Project, plugins: &[Plugin]) -> bool {
 /// If the command refuses a component or its manifest.
 pub fn pack(project: &Project, compiled: &[Compiled]) -> Result<()> {
     compiled.iter().try_for_each(|Compiled { plugin, build, packed }| {
-        pack::pack(project, plugin, build, packed)
+        pack::pack(project, plugin, (build, &plugin.component(project, build)), packed)
+    })
+}
+
+/// Packs components that `project` has compiled by the command of `other`, and into its build.
+///
+/// # Errors
+/// As of [`pack()`].
+pub fn pack_for(other: &Project, project: &Project, compiled: &[Compiled]) -> Result<()> {
+    compiled.iter().try_for_each(|Compiled { plugin, build, packed }| {
+        let group = packed.strip_prefix(project.built(""))?.display().to_string();
+        let component = plugin.component(project, build);
+        pack::pack(other, plugin, (build, &component), &other.built(&group))
     })
 }
 
@@ -142,7 +154,7 @@ pub fn build_one(project: &Project, directory: &Path) -> Result<PathBuf> {
         if !foreign::build(project, &group, &plugin)? {
             bail!("{} can't be built on this machine", plugin.name);
         }
-        pack::pack(project, &plugin, &group, &packed)?;
+        pack::pack(project, &plugin, (&group, &plugin.component(project, &group)), &packed)?;
         return Ok(plugin.packed(&packed));
     }
     for file in ["Cargo.toml", MANIFEST] {
@@ -153,7 +165,7 @@ pub fn build_one(project: &Project, directory: &Path) -> Result<PathBuf> {
     let plugin = Plugin::read(&directory, &Crates::of(&directory)?)?;
     let group = format!("single-{}", plugin.name);
     compile::compile(project, &Toolchain::find(project)?, &group, std::slice::from_ref(&plugin))?;
-    pack::pack(project, &plugin, &group, &packed)?;
+    pack::pack(project, &plugin, (&group, &plugin.component(project, &group)), &packed)?;
     Ok(plugin.packed(&packed))
 }
 

@@ -18,10 +18,10 @@ use crate::smith;
 use crate::{answer_sizes, bug_hunt, demo, script_tasks};
 
 /// The built-in plugins.
-const BUILT_IN: Group = Group { sources: "plugins", packed: "plugins" };
+pub const BUILT_IN: Group = Group { sources: "plugins", packed: "plugins" };
 
 /// Plugins that only the tests load: hostile guests, and the examples of the documentation.
-const FOR_TESTS: [Group; 2] = [
+pub const FOR_TESTS: [Group; 2] = [
     Group { sources: "tests/guests", packed: "guests" },
     Group { sources: "examples", packed: "examples" },
 ];

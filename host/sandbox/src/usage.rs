@@ -1,12 +1,11 @@
 //! Counts the disk space that a directory takes.
 
 use std::collections::HashSet;
-use std::fs::Permissions;
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 
 /// The depth to which directories are searched. A deeper tree exceeds every limit: each level takes
@@ -112,7 +111,7 @@ impl Count {
     pub(crate) fn add(&mut self, stat: &Stat) {
         let (blocks, size) = (unsigned(stat.st_blocks).saturating_mul(512), unsigned(stat.st_size));
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if is_file && stat.st_nlink != 1 && !self.seen.insert((stat.st_dev, stat.st_ino)) {
+        if is_file && stat.st_nlink != 1 && !self.seen.insert((unsigned(stat.st_dev), stat.st_ino)) {
             return;
         }
         let bytes = if !is_file {
@@ -135,11 +134,21 @@ fn unsigned(number: impl TryInto<u64>) -> u64 {
 }
 
 /// Opens a directory. One that its owner may not read is made readable for that moment.
-fn open_anyway(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> rustix::io::Result<OwnedFd> {
+fn open_anyway(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
     match openat(parent, name, OPEN_FLAGS, Mode::empty()) {
-        Err(Errno::ACCESS) => {}
-        opened => return opened,
+        Err(Errno::ACCESS) => open_unreadable(parent, name),
+        opened => opened,
     }
+}
+
+#[cfg(target_os = "linux")]
+fn open_unreadable(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    use std::fs::Permissions;
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use rustix::fs::fstat;
+
     // By its descriptor: a link could have replaced the directory at its name.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let found = openat(parent, name, flags, Mode::empty())?;
@@ -153,6 +162,12 @@ fn open_anyway(parent: BorrowedFd<'_>, name: &std::ffi::CStr) -> rustix::io::Res
     let opened = openat(&found, ".", OPEN_FLAGS, Mode::empty());
     set(mode)?;
     opened
+}
+
+/// No program that could take a permission away runs on other systems.
+#[cfg(not(target_os = "linux"))]
+fn open_unreadable(_: BorrowedFd<'_>, _: &CStr) -> rustix::io::Result<OwnedFd> {
+    Err(Errno::ACCESS)
 }
 
 #[cfg(test)]

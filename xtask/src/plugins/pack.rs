@@ -10,14 +10,19 @@ use crate::process::{announce, native, output};
 use crate::project::{Project, files_below};
 use crate::stamp::{Inputs, Stamp};
 
-/// Packs a component with its manifest, and compiles it, by the host's command.
-pub fn pack(project: &Project, plugin: &Plugin, group: &str, directory: &Path) -> Result<()> {
-    let (component, packed) = (plugin.component(project, group), plugin.packed(directory));
+/// Packs the component of a group's plugin with its manifest, and compiles it, by the command of `project`.
+pub fn pack(
+    project: &Project,
+    plugin: &Plugin,
+    (group, component): (&str, &Path),
+    directory: &Path,
+) -> Result<()> {
+    let packed = plugin.packed(directory);
     let stamp = Stamp::new(
         project,
         &format!("pack-{group}-{}", plugin.name),
         Inputs::new()
-            .files([component.clone()])?
+            .files([component.to_owned()])?
             .files(plugin.described_by.iter().cloned())?
             .large_file(&project.binary())?,
     );
@@ -32,7 +37,7 @@ pub fn pack(project: &Project, plugin: &Plugin, group: &str, directory: &Path) -
             .args(["plugin", "pack", "--compile", "--manifest"])
             .arg(plugin.manifest())
             .arg("--component")
-            .arg(&component)
+            .arg(component)
             .arg("--output")
             .arg(&packed),
     )?;

@@ -226,12 +226,17 @@ fn describe(stat: &Stat) -> types::DescriptorStat {
     };
     types::DescriptorStat {
         type_: descriptor_type(FileType::from_raw_mode(stat.st_mode)),
-        link_count: stat.st_nlink,
+        link_count: count(stat.st_nlink),
         size: u64::try_from(stat.st_size).unwrap_or(0),
         data_access_timestamp: time(stat.st_atime, stat.st_atime_nsec),
         data_modification_timestamp: time(stat.st_mtime, stat.st_mtime_nsec),
         status_change_timestamp: time(stat.st_ctime, stat.st_ctime_nsec),
     }
+}
+
+/// The kernel's type of a number differs between architectures.
+fn count(number: impl Into<u64>) -> u64 {
+    number.into()
 }
 
 fn timestamps(

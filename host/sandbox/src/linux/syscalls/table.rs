@@ -54,19 +54,25 @@ pub(super) struct Group {
     pub(super) older: &'static [Call],
 }
 
+/// Calls, with their numbers where a C library does not define them. Since Linux 5.1, new calls have the same
+/// number on all architectures.
 macro_rules! calls {
-    ($($call:ident)*) => {
-        &[$(Call { name: stringify!($call), number: Some(libc::$call) }),*]
+    ($($call:ident $(= $number:tt)?)*) => {
+        &[$(Call { name: stringify!($call), number: Some(number!($call $($number)?)) }),*]
     };
 }
 
-/// Calls that not every C library defines. Since Linux 5.1, new calls have the same number on all
-/// architectures.
-macro_rules! numbered {
-    ($($call:ident = $number:literal)*) => {
-        &[$(Call { name: stringify!($call), number: Some($number) }),*]
+macro_rules! number {
+    ($call:ident) => {
+        libc::$call
+    };
+    ($call:ident $number:tt) => {
+        $number
     };
 }
+
+/// musl does not define it on all architectures.
+const KEXEC_FILE_LOAD: c_long = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 
 macro_rules! older {
     ($($call:ident)*) => {
@@ -135,7 +141,7 @@ pub(super) const GROUPS: &[Group] = &[
         reason: "Newer calls for the same, since Linux 6.13.",
         tier_a: Allow,
         tier_b: Allow,
-        calls: numbered![SYS_getxattrat = 464 SYS_listxattrat = 465],
+        calls: calls![SYS_getxattrat = 464 SYS_listxattrat = 465],
         older: older![],
     },
     Group {
@@ -154,7 +160,7 @@ pub(super) const GROUPS: &[Group] = &[
         reason: "Newer calls for the same, since Linux 6.6 and 6.13.",
         tier_a: Allow,
         tier_b: Fail(EPERM),
-        calls: numbered![SYS_fchmodat2 = 452 SYS_setxattrat = 463 SYS_removexattrat = 466],
+        calls: calls![SYS_fchmodat2 = 452 SYS_setxattrat = 463 SYS_removexattrat = 466],
         older: older![],
     },
     Group {
@@ -229,7 +235,7 @@ pub(super) const GROUPS: &[Group] = &[
         reason: "Newer calls for the same, since Linux 5.17 to 6.10.",
         tier_a: Allow,
         tier_b: Allow,
-        calls: numbered![
+        calls: calls![
             SYS_set_mempolicy_home_node = 450 SYS_cachestat = 451 SYS_map_shadow_stack = 453
             SYS_mseal = 462
         ],
@@ -256,7 +262,7 @@ pub(super) const GROUPS: &[Group] = &[
         reason: "Newer calls for the same, since Linux 6.7.",
         tier_a: Allow,
         tier_b: Allow,
-        calls: numbered![SYS_futex_wake = 454 SYS_futex_wait = 455 SYS_futex_requeue = 456],
+        calls: calls![SYS_futex_wake = 454 SYS_futex_wait = 455 SYS_futex_requeue = 456],
         older: older![],
     },
     Group {
@@ -565,7 +571,8 @@ pub(super) const GROUPS: &[Group] = &[
         tier_b: Fail(EPERM),
         calls: calls![
             SYS_acct SYS_adjtimex SYS_clock_adjtime SYS_clock_settime SYS_settimeofday
-            SYS_init_module SYS_finit_module SYS_delete_module SYS_kexec_load SYS_kexec_file_load
+            SYS_init_module SYS_finit_module SYS_delete_module SYS_kexec_load
+            SYS_kexec_file_load = KEXEC_FILE_LOAD
             SYS_quotactl SYS_quotactl_fd SYS_reboot SYS_swapon SYS_swapoff SYS_syslog SYS_vhangup
         ],
         older: older![SYS_ioperm SYS_iopl SYS_uselib],
