@@ -82,6 +82,8 @@ pub fn build(project: &Project, architecture: &Architecture) -> Result<PathBuf> 
     build
         .current_dir(&project.root)
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
+        // Of the checks ([`crate::ci`]).
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .args(["build", "--locked", "--profile", "dist", "--target", target])
         .args(["--package", "cofferdam", "--bin", "cofferdam", "--target-dir"])
         .arg(&project.target);

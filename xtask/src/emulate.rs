@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::dist::{self, Name};
 use crate::plugins;
-use crate::process::{ask, cargo, native, output, run};
+use crate::process::{self, ask, cargo, native, output};
 use crate::project::{Project, copy};
 use crate::tasks::{BUILT_IN, FOR_TESTS, build_host};
 
@@ -75,7 +75,7 @@ pub fn run(project: &Project, filter: Option<&str>) -> Result<()> {
         Some(filter) => tests.arg(filter),
         None => tests.args(TESTS),
     };
-    run("testing under qemu", &mut tests)
+    process::run("testing under qemu", &mut tests)
 }
 
 /// Builds the integration tests for this machine, and returns their program.
