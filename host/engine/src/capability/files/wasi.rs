@@ -204,7 +204,7 @@ pub(super) fn fs_error(error: io::Error) -> FsError {
     }
 }
 
-/// Device and inode.
+/// Returns what identifies a file: its device and its inode.
 pub(super) fn object(stat: &Stat) -> (u64, u64) {
     (count(stat.st_dev), stat.st_ino)
 }
