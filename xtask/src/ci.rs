@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::process::{cargo, run};
 use crate::project::Project;
-use crate::{deny, fuzz, generated, programs, tasks};
+use crate::{deny, fuzz, generated, macos, programs, tasks};
 
 /// Crates in other Cargo workspaces, which `cargo --all` does not include.
 pub const APART: [&str; 7] = [
@@ -61,6 +61,8 @@ fn check(project: &Project) -> Result<()> {
     }
     tasks::build(project)?;
     generated::check(project)?;
+    // Those in which systems differ most; `cargo xtask check-macos` checks the whole command.
+    macos::check(project, &["cofferdam-sandbox", "cofferdam-workspace"])?;
     fuzz::run_all(project)?;
     deny::check(project)
 }

@@ -111,7 +111,8 @@ impl Count {
     pub(crate) fn add(&mut self, stat: &Stat) {
         let (blocks, size) = (unsigned(stat.st_blocks).saturating_mul(512), unsigned(stat.st_size));
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        if is_file && stat.st_nlink != 1 && !self.seen.insert((unsigned(stat.st_dev), stat.st_ino)) {
+        if is_file && stat.st_nlink != 1 && !self.seen.insert((unsigned(stat.st_dev), stat.st_ino))
+        {
             return;
         }
         let bytes = if !is_file {

@@ -234,7 +234,7 @@ fn subdirectory(parent: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
         Err(Errno::NOENT) => {}
         Err(_) => disk::remove_all(parent, name)?,
     }
-    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(disk::DEFAULT_MODE)) {
+    match rustix::fs::mkdirat(parent, name, disk::permissions(disk::DEFAULT_MODE)) {
         // Another run has created it meanwhile.
         Err(Errno::EXIST) | Ok(()) => Ok(open()?),
         Err(error) => Err(error.into()),

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Serialize};
 
+use crate::disk::StatFields as _;
 use crate::session_name::SessionName;
 use crate::{clock, disk, path};
 
@@ -238,7 +239,7 @@ impl Image {
         Self {
             name,
             kind: disk::file_type(stat).into(),
-            mode: stat.st_mode & 0o7777,
+            mode: stat.mode() & 0o7777,
             size: u64::try_from(stat.st_size).unwrap_or(0),
             inode: stat.st_ino,
             modified: disk::modified(stat),

@@ -6,6 +6,7 @@ use std::io::{self, Read as _};
 use rustix::fs::{Gid, Mode, Stat, Uid};
 
 use crate::disk;
+use crate::disk::StatFields as _;
 
 /// Copies the permissions and, as far as this user may, owner and extended attributes of
 /// `from` to `to`. The times are copied only together with the content.
@@ -33,7 +34,7 @@ pub(crate) fn copy_permissions(to: &File, stat: &Stat) -> io::Result<()> {
         }
     }
     if own.st_mode != stat.st_mode {
-        rustix::fs::fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+        rustix::fs::fchmod(to, disk::permissions(stat.mode() & 0o7777))?;
     }
     Ok(())
 }

@@ -13,8 +13,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{
-    AtFlags, Dir, DirEntry, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec,
-    Timestamps, UTIME_OMIT,
+    AtFlags, Dir, DirEntry, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags, Stat,
+    Timespec, Timestamps, UTIME_OMIT,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -246,7 +246,7 @@ pub(crate) fn create(directory: impl AsFd, name: &str) -> io::Result<File> {
     step()?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | NO_WAIT;
     // Restricted by the umask of the process, as for any new file.
-    Ok(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o666))?.into())
+    Ok(rustix::fs::openat(directory, name, flags, permissions(0o666))?.into())
 }
 
 /// Returns permissions with the execute permission for all who may read the file.
@@ -256,7 +256,7 @@ pub(crate) fn executable(mode: u32) -> u32 {
 
 pub(crate) fn create_directory(directory: impl AsFd, name: &str, mode: u32) -> io::Result<()> {
     step()?;
-    Ok(rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(mode))?)
+    Ok(rustix::fs::mkdirat(directory, name, permissions(mode))?)
 }
 
 /// The permissions of a new directory, which the umask of the process restricts.
@@ -515,6 +515,35 @@ pub(crate) fn is_empty(directory: impl AsFd) -> io::Result<bool> {
 pub(crate) fn timespec(time: i64) -> Timespec {
     let second = 1_000_000_000;
     Timespec { tv_sec: time.div_euclid(second), tv_nsec: time.rem_euclid(second) }
+}
+
+/// Fields whose types differ between systems.
+pub(crate) trait StatFields {
+    /// The type and the permissions.
+    fn mode(&self) -> u32;
+    /// The number of the device.
+    fn device(&self) -> u64;
+}
+
+impl StatFields for Stat {
+    fn mode(&self) -> u32 {
+        fn wide(mode: impl Into<u32>) -> u32 {
+            mode.into()
+        }
+        wide(self.st_mode)
+    }
+
+    fn device(&self) -> u64 {
+        fn unsigned(device: impl TryInto<u64>) -> u64 {
+            device.try_into().unwrap_or(u64::MAX)
+        }
+        unsigned(self.st_dev)
+    }
+}
+
+/// Permissions for a system call.
+pub(crate) fn permissions(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode as RawMode)
 }
 
 /// Returns the access and modification times.

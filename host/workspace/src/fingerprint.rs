@@ -19,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use cofferdam_core::policy::OWN;
 
+use crate::disk::StatFields as _;
 use crate::workspace::Workspace;
 use crate::{clock, disk};
 
@@ -203,10 +204,10 @@ impl Walk {
         self.digest.update(name.as_bytes_with_nul());
         let mut numbers = [0_u64; 8];
         numbers[..5].copy_from_slice(&[
-            stat.st_mode.into(),
+            stat.mode().into(),
             stat.st_uid.into(),
             stat.st_gid.into(),
-            stat.st_dev,
+            stat.device(),
             stat.st_ino,
         ]);
         // Size and times of a directory change with its entries, which are covered themselves.

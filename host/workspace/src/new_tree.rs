@@ -12,6 +12,7 @@ use cofferdam_core::policy::{OWN, protected};
 use rustix::fs::{Mode, OFlags};
 
 use crate::disk;
+use crate::disk::StatFields as _;
 use crate::error::CommitError;
 use crate::overlay::ExecutedFile;
 use crate::workspace::Workspace;
@@ -90,8 +91,8 @@ impl NewFiles<'_> {
         self.create(place, |directory, name| {
             let file = disk::create(directory, name)?;
             if is_executable {
-                let mode = rustix::fs::fstat(&file)?.st_mode & 0o777;
-                rustix::fs::fchmod(&file, Mode::from_raw_mode(disk::executable(mode)))?;
+                let mode = rustix::fs::fstat(&file)?.mode() & 0o777;
+                rustix::fs::fchmod(&file, disk::permissions(disk::executable(mode)))?;
             }
             Ok(file)
         })

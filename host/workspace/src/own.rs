@@ -23,6 +23,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::disk;
+use crate::disk::StatFields as _;
 use crate::private;
 use crate::seal::{Key, SECRET};
 
@@ -211,7 +212,7 @@ fn regular(file: File) -> io::Result<File> {
 }
 
 fn device_and_inode(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
+    (stat.device(), stat.st_ino)
 }
 
 /// What the name of the host's own directory refers to.
@@ -297,7 +298,7 @@ pub(crate) fn is_users(stat: &Stat) -> bool {
 
 /// Sets the mode of a directory to 0700, if it is this user's.
 pub(crate) fn make_private(directory: impl AsFd, stat: &Stat) -> io::Result<()> {
-    let is_open = stat.st_mode & !disk::OWNER_ONLY & 0o777 != 0;
+    let is_open = stat.mode() & !disk::OWNER_ONLY & 0o777 != 0;
     if is_open && is_users(stat) {
         rustix::fs::fchmod(directory, Mode::RWXU)?;
     }

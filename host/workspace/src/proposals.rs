@@ -20,6 +20,7 @@ use rustix::fs::{AtFlags, FlockOperation, OFlags, Stat};
 use crate::commit::{COPY_SUFFIX, Commit, CommitId, CopyIdentity, Image, Kind, Placed};
 use crate::commit_file::{self, StoredCommit};
 use crate::copying::copy_file;
+use crate::disk::StatFields as _;
 use crate::disk::{self, Spot};
 use crate::error::CommitError;
 use crate::history_dirs::HistoryDirs;
@@ -318,7 +319,7 @@ impl<'a> ImageWriter<'a> {
             Source::File(mode, bytes) => {
                 let mut file = disk::create(to, name)?;
                 file.write_all(bytes)?;
-                rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(mode))?;
+                rustix::fs::fchmod(&file, disk::permissions(mode))?;
                 disk::sync(&file)?;
             }
             Source::Link(target) => {
@@ -327,7 +328,7 @@ impl<'a> ImageWriter<'a> {
             }
             Source::Directory(mode) => {
                 disk::create_directory(to, name, disk::OWNER_ONLY)?;
-                let mode = rustix::fs::Mode::from_raw_mode(mode);
+                let mode = disk::permissions(mode);
                 rustix::fs::chmodat(to, name, mode, AtFlags::empty())?;
             }
         }
@@ -347,7 +348,7 @@ impl<'a> ImageWriter<'a> {
         match Kind::from(disk::file_type(&stat)) {
             // Its content is not kept.
             Kind::Other => Ok(stat),
-            Kind::Directory => self.put(name, Source::Directory(stat.st_mode & 0o7777)),
+            Kind::Directory => self.put(name, Source::Directory(stat.mode() & 0o7777)),
             Kind::Link => {
                 let target = Spot::of(root, path)?.read_link()?;
                 self.put(name, Source::Link(&target))

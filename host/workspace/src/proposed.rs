@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use crate::commit::{Image, Kind};
 use crate::content::Content;
 use crate::diff::{self, Hunk, Side, lines};
+use crate::disk::StatFields as _;
 use crate::disk::{self, Spot};
 use crate::merge::{Pick, merge, splice};
 
@@ -61,7 +62,7 @@ impl State {
     /// Reads what is at a path of the workspace.
     pub(crate) fn on_disk(root: &OwnedFd, path: &str) -> io::Result<Self> {
         let Some(stat) = disk::find(root, path)? else { return Ok(Self::Nothing) };
-        let mode = stat.st_mode & 0o7777;
+        let mode = stat.mode() & 0o7777;
         Ok(match Kind::from(disk::file_type(&stat)) {
             Kind::Directory => Self::Directory(mode),
             Kind::Link => Self::Link(Spot::of(root, path)?.read_link()?),

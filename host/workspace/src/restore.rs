@@ -8,6 +8,7 @@ use rustix::fs::OFlags;
 
 use crate::commit::{Commit, Image, Kind, Net, net};
 use crate::content::{check_kept, open_placed};
+use crate::disk::StatFields as _;
 use crate::disk::{self, Spot};
 use crate::error::is_gone;
 use crate::file_fingerprint::is_same_content;
@@ -45,7 +46,7 @@ pub(crate) fn changed_since(
                         }
                         Kind::Directory | Kind::Other => true,
                     };
-                let is_mode = after.kind != Kind::File || stat.st_mode & 0o7777 == after.mode;
+                let is_mode = after.kind != Kind::File || stat.mode() & 0o7777 == after.mode;
                 match (is_same, is_mode) {
                     (true, true) => continue,
                     (true, false) => "has other permissions",

@@ -123,7 +123,7 @@ impl<'a> Objects<'a> {
             let mut encoder = ZlibEncoder::new(&file, Compression::fast());
             encoder.write_all(object)?;
             encoder.finish()?;
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(0o444))?;
+            rustix::fs::fchmod(&file, disk::permissions(0o444))?;
             disk::sync(&file)
         };
         write().map_err(at("objects"))

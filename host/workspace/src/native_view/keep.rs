@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 
 use super::attributes;
 use super::shown::{ShownFile, ShownFiles};
+use crate::disk::StatFields as _;
 use crate::disk::{self, Listed, Spot};
 use crate::error::{Refused, about};
 use crate::file_fingerprint::is_same_content;
@@ -127,7 +128,7 @@ impl Keep<'_> {
         let kind = disk::file_type(&stat);
         if kind == FileType::Directory {
             // The program may have removed the owner's permissions.
-            let opened = Mode::from_raw_mode(stat.st_mode & PERMISSIONS) | Mode::RWXU;
+            let opened = disk::permissions(stat.mode() & PERMISSIONS) | Mode::RWXU;
             rustix::fs::chmodat(directory, name, opened, AtFlags::empty())?;
             self.enter(place, &stat)?;
             return Ok(true);
@@ -162,7 +163,7 @@ impl Keep<'_> {
         }
         self.tree.create_directory(place, self.quota)?;
         // Without the owner's permissions, no file could be created in it.
-        self.tree.set_mode(place, stat.st_mode & PERMISSIONS | 0o700)?;
+        self.tree.set_mode(place, stat.mode() & PERMISSIONS | 0o700)?;
         self.tree.set_modified(place, disk::modified(stat))
     }
 
@@ -175,8 +176,8 @@ impl Keep<'_> {
     ) -> io::Result<()> {
         let name = disk::split(place).1;
         // The host has to read the file later.
-        let mode = stat.st_mode & PERMISSIONS | 0o400;
-        let lifted = Mode::from_raw_mode(mode | 0o600);
+        let mode = stat.mode() & PERMISSIONS | 0o400;
+        let lifted = disk::permissions(mode | 0o600);
         rustix::fs::chmodat(directory, name, lifted, AtFlags::empty())?;
         let content: File = disk::open(directory, name, OFlags::RDONLY)?.into();
         self.is_opaque(&content, place)?;
@@ -201,7 +202,7 @@ impl Keep<'_> {
                 .or_else(|_| rustix::fs::fchown(&file, None, group));
         }
         attributes::strip(&file)?;
-        Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?)
+        Ok(rustix::fs::fchmod(&file, disk::permissions(mode))?)
     }
 
     fn link(
@@ -275,7 +276,7 @@ impl Keep<'_> {
 /// Whether both are regular files of the same size and modification time, and `mode` is the old mode.
 fn is_same_metadata(before: &Stat, now: &Stat, mode: u32) -> bool {
     disk::file_type(before) == FileType::RegularFile
-        && before.st_mode & PERMISSIONS == mode
+        && before.mode() & PERMISSIONS == mode
         && before.st_size == now.st_size
         && disk::modified(before) == disk::modified(now)
 }

@@ -6,6 +6,7 @@ use std::io;
 use rustix::fs::Stat;
 
 use crate::disk;
+use crate::disk::StatFields as _;
 
 /// The files that a program was shown, by place.
 pub(super) type ShownFiles = BTreeMap<String, ShownFile>;
@@ -29,7 +30,7 @@ impl ShownFile {
     pub(super) fn of(stat: &Stat) -> Self {
         Self::Unchanged {
             inode: stat.st_ino,
-            mode: stat.st_mode,
+            mode: stat.mode(),
             size: stat.st_size,
             modified: disk::modified(stat),
             changed: disk::changed(stat),

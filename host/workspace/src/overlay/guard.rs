@@ -20,6 +20,7 @@ use super::repositories::Execution;
 use super::state::{Entry, Location, Savepoint};
 use super::tree::Overlay;
 use crate::disk;
+use crate::disk::StatFields as _;
 use crate::path::{above, join};
 
 /// A file that another program of the user executes without being asked to.
@@ -122,7 +123,7 @@ impl Overlay {
     }
 
     fn may_be_executed(&self, place: &str) -> bool {
-        self.stat(place).is_ok_and(|stat| stat.st_mode & 0o111 != 0)
+        self.stat(place).is_ok_and(|stat| stat.mode() & 0o111 != 0)
     }
 
     /// Returns why a place is protected, regardless of a change there.

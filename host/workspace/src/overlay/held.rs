@@ -114,7 +114,7 @@ impl Overlay {
         match image.kind {
             Kind::Directory => {
                 disk::create_directory(stage, &name, disk::DEFAULT_MODE)?;
-                let mode = Mode::from_raw_mode(image.mode);
+                let mode = disk::permissions(image.mode);
                 rustix::fs::chmodat(stage, &name, mode, AtFlags::empty())?;
             }
             Kind::Link => {

@@ -12,6 +12,7 @@ use super::state::{Entry, Location};
 use super::tree::Overlay;
 use crate::clock::now;
 use crate::copying::copy_file;
+use crate::disk::StatFields as _;
 use crate::disk::{self, Spot};
 use crate::error::Refused;
 use crate::path::check_length;
@@ -105,7 +106,7 @@ impl Overlay {
         let directory = disk::open(&*self.disk, parent, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let access = Access::WRITE_OK | Access::EXEC_OK;
         rustix::fs::accessat(&directory, ".", access, AtFlags::EACCESS)?;
-        if self.staging()?.device != rustix::fs::fstat(&directory)?.st_dev {
+        if self.staging()?.device != rustix::fs::fstat(&directory)?.device() {
             return Err(Refused::unsupported(format!(
                 "{parent} is on another file system than the workspace: no transaction can \
                  cover both"
@@ -162,7 +163,7 @@ impl Overlay {
         self.observe(place, Some(&stat))?;
         let id = self.new_id(quota)?;
         disk::create_directory(self.stage()?, &self.image_name(id), disk::DEFAULT_MODE)?;
-        self.set_staged_mode(id, stat.st_mode & 0o7777)?;
+        self.set_staged_mode(id, stat.mode() & 0o7777)?;
         self.set_staged_times(id, &disk::times(&stat))?;
         Ok(id)
     }
@@ -311,7 +312,7 @@ impl Overlay {
         if disk::file_type(&stat) != FileType::RegularFile {
             return Err(Refused::unsupported(format!("{place} is no regular file")));
         }
-        let mode = stat.st_mode & 0o7777;
+        let mode = stat.mode() & 0o7777;
         let wanted = if executable { disk::executable(mode) } else { mode & !0o111 };
         if wanted == mode {
             return Ok(());
@@ -325,7 +326,7 @@ impl Overlay {
     }
 
     fn set_staged_mode(&self, id: u32, mode: u32) -> io::Result<()> {
-        let mode = Mode::from_raw_mode(mode);
+        let mode = disk::permissions(mode);
         Ok(rustix::fs::chmodat(self.stage()?, self.image_name(id), mode, AtFlags::empty())?)
     }
 

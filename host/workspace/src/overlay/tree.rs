@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use super::repositories::Repositories;
 use super::state::{Entry, Location, OverlayState, Savepoint, Undo};
 use crate::commit::COPY_SUFFIX;
+use crate::disk::StatFields as _;
 use crate::disk::{self, Listed, Spot};
 use crate::error::Refused;
 use crate::file_fingerprint::FileFingerprint;
@@ -53,7 +54,7 @@ pub(crate) struct Staging {
 
 impl Staging {
     pub(crate) fn new(directory: Arc<OwnedFd>, temporary: Option<TempDir>) -> io::Result<Self> {
-        let device = rustix::fs::fstat(&directory)?.st_dev;
+        let device = rustix::fs::fstat(&directory)?.device();
         Ok(Self { directory, device, _temporary: temporary })
     }
 }
@@ -257,7 +258,7 @@ impl Overlay {
     /// # Errors
     /// Those of [`Overlay::stat`].
     pub fn is_executable(&self, place: &str) -> io::Result<bool> {
-        Ok(self.look(place, true)?.st_mode & 0o100 != 0)
+        Ok(self.look(place, true)?.mode() & 0o100 != 0)
     }
 
     pub(super) fn kind(&self, place: &str) -> io::Result<Option<FileType>> {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Stat};
 
+use super::wasi::object;
 use super::{FileState, PathAt};
 use cofferdam_core::policy::{folded, is_own};
 use cofferdam_workspace::Overlay;
@@ -62,7 +63,7 @@ impl FileState {
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 1 {
             match self.links.get_or_init(|| self.secret_links()) {
                 Some(links) => {
-                    let names = links.get(&(stat.st_dev, stat.st_ino));
+                    let names = links.get(&object(stat));
                     names.into_iter().flatten().for_each(|place| self.secrets.read(place));
                 }
                 None => self.secrets.read_all(&format!("{place}, which has several names")),
@@ -88,7 +89,7 @@ impl FileState {
                     && let Ok(stat) = self.tree.stat(&place)
                     && stat.st_nlink > 1
                 {
-                    links.entry((stat.st_dev, stat.st_ino)).or_default().push(place);
+                    links.entry(object(&stat)).or_default().push(place);
                 }
             }
         }

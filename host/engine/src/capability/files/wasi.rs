@@ -204,8 +204,9 @@ pub(super) fn fs_error(error: io::Error) -> FsError {
     }
 }
 
-fn object(stat: &Stat) -> (u64, u64) {
-    (stat.st_dev, stat.st_ino)
+/// Returns what identifies a file: its device and its inode.
+pub(super) fn object(stat: &Stat) -> (u64, u64) {
+    (count(stat.st_dev), stat.st_ino)
 }
 
 /// Hashes device and inode, which plugins must not see.
@@ -234,9 +235,9 @@ fn describe(stat: &Stat) -> types::DescriptorStat {
     }
 }
 
-/// The kernel's type of a number differs between architectures.
-fn count(number: impl Into<u64>) -> u64 {
-    number.into()
+/// The type of a number differs between systems and architectures.
+fn count(number: impl TryInto<u64>) -> u64 {
+    number.try_into().unwrap_or(u64::MAX)
 }
 
 fn timestamps(
