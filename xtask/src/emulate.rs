@@ -46,6 +46,11 @@ const TESTS: [&str; 9] = [
     "planted::",
 ];
 
+/// Left out of them, since programs run in the sandbox there: qemu has no namespaces, no filters of system calls
+/// and no Landlock.
+const NEED_SANDBOX: [&str; 2] =
+    ["egress::", "crash::kills::twelve_thousand_files_of_zeros_are_recovered_shown_and_undone"];
+
 /// Builds the command for aarch64, packs the plugins by it, and runs the tests, or those with `filter` in their
 /// name.
 ///
@@ -73,7 +78,7 @@ pub fn run(project: &Project, filter: Option<&str>) -> Result<()> {
     tests.current_dir(project.root.join("tests"));
     match filter {
         Some(filter) => tests.arg(filter),
-        None => tests.args(TESTS),
+        None => tests.args(TESTS).args(NEED_SANDBOX.iter().flat_map(|name| ["--skip", *name])),
     };
     process::run("testing under qemu", &mut tests)
 }
