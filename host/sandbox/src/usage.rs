@@ -174,7 +174,8 @@ fn open_unreadable(_: BorrowedFd<'_>, _: &CStr) -> rustix::io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
-    use std::fs;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
     use super::*;

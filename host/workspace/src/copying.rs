@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 
-use rustix::fs::{Gid, Mode, Stat, Uid};
+use rustix::fs::{Gid, Stat, Uid};
 
 use crate::disk;
 use crate::disk::StatFields as _;

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use cofferdam_core::policy::{OWN, protected};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 
 use crate::disk;
 use crate::disk::StatFields as _;

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, OFlags};
 use sha1_checked::Sha1;
 
 use super::place::{Place, read};

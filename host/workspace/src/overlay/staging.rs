@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Seek as _};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, Stat, Timestamps};
+use rustix::fs::{Access, AtFlags, FileType, OFlags, Stat, Timestamps};
 use rustix::io::Errno;
 
 use super::state::{Entry, Location};
