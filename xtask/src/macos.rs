@@ -37,6 +37,8 @@ pub fn check(project: &Project, packages: &[&str]) -> Result<()> {
     let mut check = cargo();
     check
         .current_dir(&project.root)
+        // Lints of the checks ([`crate::ci`]): what only Linux uses is unused here.
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env("CC_aarch64_apple_darwin", &compiler)
         .env("AR_aarch64_apple_darwin", "ar")
         .args(["check", "--locked", "--profile", "quick", "--target", TARGET]);
