@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::Result;
 
-use crate::process::{ask, cargo, native, run};
+use crate::process::{announce, ask, cargo, native, run};
 use crate::project::{Project, write};
 
 const TARGET: &str = "aarch64-apple-darwin";
@@ -32,8 +32,11 @@ pub fn check(project: &Project, packages: &[&str]) -> Result<()> {
     let compiler = project.memory("macos").join("cc");
     write(&compiler, COMPILER)?;
     fs::set_permissions(&compiler, Permissions::from_mode(0o755))?;
-    // Present already, or the check says what is missing.
-    let _ = ask(native("rustup").args(["target", "add", TARGET]));
+    // As the advisories: the checks also pass on a machine that can't download it.
+    if ask(native("rustup").args(["target", "add", TARGET])).is_none() {
+        announce(&format!("skipped: a check for macOS (`rustup target add {TARGET}` failed)"));
+        return Ok(());
+    }
     let mut check = cargo();
     check
         .current_dir(&project.root)
