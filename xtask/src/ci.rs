@@ -21,9 +21,11 @@ pub const APART: [&str; 7] = [
     "tests/smith",
 ];
 
+/// The variable that names the compiler of the project's own crates.
+pub const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
+
 /// What makes cargo compile the project's own crates by clippy. `.ci/run` sets the same for the tests.
-const LINTING: [(&str, &str); 2] =
-    [("RUSTC_WORKSPACE_WRAPPER", "clippy-driver"), ("CLIPPY_ARGS", "-Dwarnings")];
+const LINTING: [(&str, &str); 2] = [(WRAPPER, "clippy-driver"), ("CLIPPY_ARGS", "-Dwarnings")];
 
 /// Runs every check and stops at the first one that fails.
 ///

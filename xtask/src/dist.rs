@@ -22,6 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::architecture::{Architecture, Name};
 use self::tree::Tree;
+use crate::ci::WRAPPER;
 use crate::process::{announce, ask, cargo, cargo_home, native, output, remap, run};
 use crate::project::{Project, copy, read, write};
 use crate::stamp::hexadecimal;
@@ -82,8 +83,8 @@ pub fn build(project: &Project, architecture: &Architecture) -> Result<PathBuf> 
     build
         .current_dir(&project.root)
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
-        // Of the checks ([`crate::ci`]).
-        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        // A package is not compiled by clippy.
+        .env_remove(WRAPPER)
         .args(["build", "--locked", "--profile", "dist", "--target", target])
         .args(["--package", "cofferdam", "--bin", "cofferdam", "--target-dir"])
         .arg(&project.target);

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::Result;
 
+use crate::ci::WRAPPER;
 use crate::process::{announce, ask, cargo, native, run};
 use crate::project::{Project, write};
 
@@ -40,8 +41,8 @@ pub fn check(project: &Project, packages: &[&str]) -> Result<()> {
     let mut check = cargo();
     check
         .current_dir(&project.root)
-        // Lints of the checks ([`crate::ci`]): what only Linux uses is unused here.
-        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        // Without lints: what only Linux uses is unused here.
+        .env_remove(WRAPPER)
         .env("CC_aarch64_apple_darwin", &compiler)
         .env("AR_aarch64_apple_darwin", "ar")
         .args(["check", "--locked", "--profile", "quick", "--target", TARGET]);

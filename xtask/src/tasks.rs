@@ -10,6 +10,7 @@ use std::thread;
 use anyhow::Result;
 
 use crate::authors;
+use crate::ci::WRAPPER;
 use crate::plugins::{self, Group};
 use crate::process::{self, cargo};
 use crate::programs;
@@ -147,7 +148,6 @@ pub fn test(project: &Project, filter: Option<&str>, arguments: &[String]) -> Re
 
 /// `cargo test`, whose tests do not inherit the compiler's wrapper ([`crate::ci`]): some of them run cargo.
 fn cargo_test() -> Command {
-    const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
     let mut tests = cargo();
     tests.arg("test");
     if let Ok(wrapper) = env::var(WRAPPER) {

@@ -16,8 +16,8 @@ use cofferdam_workspace::private::{self, KEY};
 /// The file extension of compiled code.
 const EXTENSION: &str = "cwasm";
 
-/// The length of the authentication code at the end of a file, in bytes: BLAKE3 with a key. All code is read at
-/// each start of a host, and BLAKE3 takes a third of SHA-256's time.
+/// The length of the authentication code at the end of a file, in bytes: BLAKE3 with a key. A host reads the code
+/// of each plugin that it calls, and BLAKE3 takes half of SHA-256's time (1.3 against 2.5 ms for 4 MiB).
 const MAC_BYTES: usize = blake3::OUT_LEN;
 
 /// A directory with compiled code.

@@ -32,7 +32,7 @@ pub const ALL: [Format; 5] = [
 /// Those whose names have the architecture, so that a release can have several.
 pub const BY_ARCHITECTURE: [Format; 3] = [ARCHIVE, WHEEL, DEBIAN];
 
-/// `cofferdam-VERSION-linux-ARCHITECTURE.tar.gz`.
+/// Makes the archive `cofferdam-VERSION-linux-ARCHITECTURE.tar.gz`.
 fn archive(_: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
     let (parent, name) = (tree.root.parent(), tree.root.file_name());
     let (parent, name) = parent.zip(name).context("the tree has no name")?;
@@ -89,7 +89,7 @@ fn npm(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
     Ok(package)
 }
 
-/// `cofferdam_VERSION_ARCHITECTURE.deb`.
+/// Makes the package `cofferdam_VERSION_ARCHITECTURE.deb`, with the architecture as Debian calls it.
 fn debian(project: &Project, release: &Release, tree: &Tree) -> Result<PathBuf> {
     let scratch = Scratch::new(project, "debian")?;
     tree.copy_to(&scratch.0.join("usr"))?;

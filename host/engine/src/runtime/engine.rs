@@ -125,7 +125,7 @@ pub(super) fn code(generation: Generation) -> Config {
         .memory_init_cow(true)
         .epoch_interruption(true)
         .max_wasm_stack(MAX_STACK)
-        // For other unwinders than the engine's own; the one of static builds takes milliseconds for it.
+        // The engine does not need it, and LLVM's unwinder, in static builds, takes milliseconds to unload it.
         .native_unwind_info(false)
         // Otherwise calls are synchronous, on threads of their own.
         .concurrency_support(generation == Generation::Wasi03)
