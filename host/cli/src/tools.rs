@@ -167,10 +167,10 @@ fn summary(entry: &ToolEntry) -> Value {
 fn document(entry: &ToolEntry) -> Value {
     let tool = entry.tool();
     let mut document = summary(entry);
-    document["input"] = tool.input.clone();
-    document["output"] = tool.output.clone();
+    document["input"] = (*tool.input).clone();
+    document["output"] = (*tool.output).clone();
     if let Some(failure) = &tool.failure {
-        document["failure"] = failure.clone();
+        document["failure"] = (**failure).clone();
     }
     document
 }

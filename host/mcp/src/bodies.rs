@@ -236,13 +236,7 @@ impl Bodies {
     fn small(&self, from: Option<IpAddr>, bytes: usize, values: usize) -> Option<Load> {
         // The text counts twice: the library copies it.
         let size = OVERHEAD_BYTES + 2 * bytes + VALUE_BYTES * values;
-        let mut held = self.0.small.holder(from);
-        if size <= MAX_UNREFUSED_BYTES {
-            held.force(size);
-        } else if !held.try_grow(size) {
-            return None;
-        }
-        held.complete(size);
+        let held = self.0.small.hold(from, size, size <= MAX_UNREFUSED_BYTES)?;
         Some(Load(Arc::new(Loaded { arguments: Mutex::default(), room: Room::Small(held) })))
     }
 }

@@ -41,7 +41,8 @@ pub(super) struct Held {
     budget: Arc<ByteBudget>,
     address: Option<IpAddr>,
     size: usize,
-    number: u64,
+    /// Its number while it may still grow.
+    number: Option<u64>,
 }
 
 impl ByteBudget {
@@ -60,7 +61,28 @@ impl ByteBudget {
         let account = state.accounts.entry(address).or_default();
         account.holders += 1;
         account.growing.insert(number);
-        Held { budget: Arc::clone(self), address, size: 0, number }
+        Held { budget: Arc::clone(self), address, size: 0, number: Some(number) }
+    }
+
+    /// Holds `size` bytes, which do not grow. Returns `None` if there are not as many, unless it
+    /// `is_forced`.
+    pub fn hold(
+        self: &Arc<Self>,
+        address: Option<IpAddr>,
+        size: usize,
+        is_forced: bool,
+    ) -> Option<Held> {
+        let mut state = self.state();
+        let held_by_address = state.accounts.get(&address).map_or(0, |account| account.held);
+        let fits = state.held + size <= self.total && held_by_address + size <= self.share;
+        if !fits && !is_forced {
+            return None;
+        }
+        let account = state.accounts.entry(address).or_default();
+        account.holders += 1;
+        account.held += size;
+        state.held += size;
+        Some(Held { budget: Arc::clone(self), address, size, number: None })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -91,7 +113,7 @@ impl Held {
         let mut state = self.budget.state();
         let more = size.saturating_sub(self.size);
         let reserve = |growing: &BTreeSet<u64>| match growing.first() {
-            Some(first) if *first == self.number => self.budget.reserve,
+            Some(first) if Some(*first) == self.number => self.budget.reserve,
             _ => 0,
         };
         let total = self.budget.total + reserve(&state.growing);
@@ -108,41 +130,44 @@ impl Held {
         true
     }
 
-    /// Holds `size` bytes in all, whether there are as many or not.
-    pub fn force(&mut self, size: usize) {
-        let mut state = self.budget.state();
-        let more = size.saturating_sub(self.size);
-        state.held += more;
-        state.accounts.entry(self.address).or_default().held += more;
-        self.size += more;
-    }
-
     /// Ends the growth, and releases what is beyond `size`.
     pub fn complete(&mut self, size: usize) {
-        let mut state = self.budget.state();
+        let budget = Arc::clone(&self.budget);
+        self.shrink(&mut budget.state(), size);
+        budget.released.notify_waiters();
+    }
+
+    /// Releases what is beyond `size`. It does not grow any more.
+    fn shrink(&mut self, state: &mut State, size: usize) {
         let surplus = self.size.saturating_sub(size);
         self.size -= surplus;
         state.held -= surplus;
-        state.growing.remove(&self.number);
+        let number = self.number.take();
+        if let Some(number) = number {
+            state.growing.remove(&number);
+        }
         if let Some(account) = state.accounts.get_mut(&self.address) {
             account.held -= surplus;
-            account.growing.remove(&self.number);
+            if let Some(number) = number {
+                account.growing.remove(&number);
+            }
         }
-        drop(state);
-        self.budget.released.notify_waiters();
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.complete(0);
-        let mut state = self.budget.state();
+        let budget = Arc::clone(&self.budget);
+        let mut state = budget.state();
+        self.shrink(&mut state, 0);
         if let Some(account) = state.accounts.get_mut(&self.address) {
             account.holders -= 1;
             if account.holders == 0 {
                 state.accounts.remove(&self.address);
             }
         }
+        drop(state);
+        budget.released.notify_waiters();
     }
 }
 
@@ -171,9 +196,14 @@ mod tests {
         assert!(grown.as_mut().now_or_never().is_some());
         drop(grown);
         assert_eq!(second.size(), 20);
-        second.force(60);
-        assert!(!budget.holder(from(3)).try_grow(1));
-        drop((first, second, other));
+        let more = budget.hold(from(1), 40, true);
+        assert!(!budget.holder(from(3)).try_grow(1) && budget.hold(from(3), 1, false).is_none());
+        let forced = budget.hold(from(3), 1, true);
+        assert_eq!(forced.as_ref().map(Held::size), Some(1));
+        drop((first, second, other, more));
+        assert_eq!(budget.state().held, 1);
+        assert!(budget.hold(from(3), 50, false).is_none());
+        drop((forced, budget.hold(from(3), 50, false)));
         let state = budget.state();
         assert!(state.held == 0 && state.accounts.is_empty() && state.growing.is_empty());
     }

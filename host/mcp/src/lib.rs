@@ -292,6 +292,8 @@ impl Server {
     }
 }
 
+/// The library moves the future of a request, which is as large as the largest of these, several times: so
+/// their parts are boxed.
 impl ServerHandler for Server {
     async fn initialize(
         &self,
@@ -340,8 +342,7 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        // The future is large, and the library moves it.
-        Box::pin(self.call(request, context)).await
+        self.call(request, context).boxed().await
     }
 
     async fn get_task(
@@ -349,7 +350,7 @@ impl ServerHandler for Server {
         request: GetTaskParams,
         _: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.task_state(&request.task_id).await.map(GetTaskResult::new)
+        self.task_state(&request.task_id).boxed().await.map(GetTaskResult::new)
     }
 
     async fn update_task(
@@ -357,7 +358,7 @@ impl ServerHandler for Server {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        Box::pin(self.answer_task(request, context)).await
+        self.answer_task(request, context).boxed().await
     }
 
     async fn cancel_task(
@@ -365,7 +366,7 @@ impl ServerHandler for Server {
         request: CancelTaskParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.cancel(&request.task_id).await
+        self.cancel(&request.task_id).boxed().await
     }
 
     async fn on_custom_request(
@@ -373,7 +374,7 @@ impl ServerHandler for Server {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let listened = changes::listen(self, &request, &context).await;
+        let listened = changes::listen(self, &request, &context).boxed().await;
         listened.unwrap_or_else(|| Err(params::refused(&request)))
     }
 
@@ -387,7 +388,7 @@ impl ServerHandler for Server {
             Some(cursor) => listings.next(role, &cursor)?,
             None => {
                 let all = async |client| Ok(self.resources(client).await);
-                listings.first(role, self.at_work(&context, all).await?)
+                listings.first(role, self.at_work(&context, all).boxed().await?)
             }
         };
         let result = ListResourcesResult::with_all_items(resources);
@@ -409,7 +410,7 @@ impl ServerHandler for Server {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let session = self.session(&context.extensions);
         let read = async |client| self.read(client, &session, &request.uri).await;
-        self.at_work(&context, read).await.map(ReadResourceResponse::from)
+        self.at_work(&context, read).boxed().await.map(ReadResourceResponse::from)
     }
 
     async fn list_prompts(

@@ -18,12 +18,11 @@ use serde_json::{Map, Value, json};
 use cofferdam_core::envelope;
 use cofferdam_core::schema::show;
 
-/// Parses a message.
+/// Reads a message from its document, or from its text.
 ///
 /// # Errors
-/// See [`parse`]; JSON that is not a message of MCP.
-pub(super) fn read(text: &[u8]) -> Result<ClientJsonRpcMessage, Malformed> {
-    let document = parse(text)?;
+/// JSON that is not a message of MCP.
+pub(super) fn read(document: Value, text: &[u8]) -> Result<ClientJsonRpcMessage, Malformed> {
     if document["method"] == CallToolRequestMethod::VALUE
         && let Ok(call) = ToolCall::deserialize(document)
     {
@@ -305,6 +304,10 @@ mod tests {
 
     use super::*;
 
+    fn whole(text: &str) -> Result<ClientJsonRpcMessage, Malformed> {
+        read(parse(text.as_bytes())?, text.as_bytes())
+    }
+
     /// The library knows all messages, and what is read here is what it would read.
     #[test]
     fn a_call_is_read_as_the_library_reads_it() {
@@ -318,7 +321,7 @@ mod tests {
             r#""name":"a","requestState":"s","inputResponses":{"a":{"action":"accept"}}"#,
         ] {
             let text = call(rest);
-            let found = read(text.as_bytes()).unwrap();
+            let found = whole(&text).unwrap();
             let wanted: ClientJsonRpcMessage = serde_json::from_str(&text).unwrap();
             assert_eq!(json!(found), json!(wanted), "{rest}");
             let [found, wanted] = [found, wanted].map(|message| {
@@ -330,7 +333,7 @@ mod tests {
         }
         for rest in ["", r#""name":1"#, r#""name":"a","arguments":[]"#] {
             let text = call(rest);
-            let [found, wanted] = [read(text.as_bytes()).ok(), serde_json::from_str(&text).ok()]
+            let [found, wanted] = [whole(&text).ok(), serde_json::from_str(&text).ok()]
                 .map(|read| json!(read));
             assert_eq!(found, wanted, "{rest}");
         }
@@ -345,10 +348,10 @@ mod tests {
         };
         let names =
             |count: u32| (0..count).map(|n| format!("\"{n:05}\":{{}},")).collect::<String>();
-        assert!(read(initialize(names(50)).as_bytes()).is_ok());
+        assert!(whole(&initialize(names(50))).is_ok());
         for large in [names(100), format!("\"{}\":{{}},", "a".repeat(MAX_INITIALIZE_BYTES))] {
             let text = initialize(large);
-            for refused in [read(text.as_bytes()).err(), split(text.as_bytes()).err()] {
+            for refused in [whole(&text).err(), split(text.as_bytes()).err()] {
                 let answer = refused.unwrap().answer();
                 assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32600)));
             }
@@ -433,7 +436,7 @@ mod tests {
         assert_eq!(arguments["c"].to_string(), "[1]");
         assert_eq!(arguments["b"].as_str().map(str::len), Some(15 << 20));
         assert_eq!(split.values, 20);
-        assert!(read(rest.as_bytes()).is_ok());
+        assert!(whole(&rest).is_ok());
     }
 
     #[test]

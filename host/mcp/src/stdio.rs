@@ -262,7 +262,7 @@ async fn take(bodies: Bodies, line: Bytes) -> Result<ClientJsonRpcMessage, Malfo
         Err(Refused::Full) => return Err(Malformed::busy(&line)),
     };
     drop(line);
-    let mut message = message::read(&taken.text)?;
+    let mut message = message::read(taken.document, &taken.text)?;
     if let ClientJsonRpcMessage::Request(message) = &mut message {
         message.request.extensions_mut().insert(taken.load);
     }

@@ -168,7 +168,7 @@ pub fn manifest_file(path: &Path) -> Checked {
     let directory = path.parent().unwrap_or(Path::new("."));
     findings.extend(insert_schemas(&mut packed, directory, &place));
     let mut checked = Checked { findings, manifest: None };
-    checked.meaning(packed, &place);
+    checked.meaning(packed.to_string().as_bytes(), &place);
     for finding in &mut checked.findings {
         let is_manifest = finding.place.file == place.file && finding.place.line.is_none();
         if let Some(pointer) = finding.place.pointer.as_deref().filter(|_| is_manifest) {
@@ -230,7 +230,7 @@ pub fn packed(file: &str, component: &[u8]) -> Checked {
         Ok(document) => document,
         Err(error) => return Checked::only(unusable(place, &ManifestError::from(error).into())),
     };
-    let findings = shape::<Manifest>(&document, &place, "manifest");
+    let findings = shape::<Manifest<Value>>(&document, &place, "manifest");
     let mut checked = Checked { findings, manifest: None };
     for (index, tool) in document["tools"].as_array().into_iter().flatten().enumerate() {
         for which in ["input", "output", "failure"] {
@@ -240,7 +240,7 @@ pub fn packed(file: &str, component: &[u8]) -> Checked {
             }
         }
     }
-    checked.meaning(document, &place);
+    checked.meaning(json, &place);
     if let Some(manifest) = &checked.manifest {
         checked.findings.extend(exports(file, component, manifest));
     }
@@ -298,8 +298,8 @@ impl Checked {
 
     /// Checks a document of the right shape for contradictions, and for examples that don't match
     /// their schemas.
-    fn meaning(&mut self, document: Value, place: &Place) {
-        let manifest: Manifest = match serde_json::from_value(document) {
+    fn meaning(&mut self, json: &[u8], place: &Place) {
+        let manifest: Manifest = match serde_json::from_slice(json) {
             Ok(manifest) => manifest,
             Err(error) => {
                 // A wrong shape is reported already.
@@ -320,7 +320,7 @@ impl Checked {
         for (index, tool) in manifest.tools.iter().enumerate() {
             let place = place.below(&format!("/tools/{index}"));
             let schemas =
-                (Schema::compile(tool.input.clone()), Schema::compile(tool.output.clone()));
+                (Schema::compile((*tool.input).clone()), Schema::compile((*tool.output).clone()));
             for (index, example) in tool.examples.iter().enumerate() {
                 let place = place.below(&format!("/examples/{index}"));
                 if let Ok(input) = &schemas.0 {

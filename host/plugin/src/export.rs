@@ -124,7 +124,7 @@ pub fn markdown(entry: &ToolEntry) -> String {
         entry.qualified_name(),
         tool.description,
         tool.effects,
-        tool.input,
-        tool.output
+        *tool.input,
+        *tool.output
     )
 }

@@ -7,6 +7,7 @@ pub mod catalogue;
 pub mod check;
 pub mod digest;
 pub mod distribution;
+pub mod document;
 pub mod export;
 pub mod http;
 pub mod lock;

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::document::Document;
 use cofferdam_core::envelope::Dialect;
 use cofferdam_core::policy::{
     BackendKind, Capabilities, Files, LimitSettings, check_consent_classes,
@@ -22,7 +23,7 @@ pub const SECTION: &str = "cofferdam:manifest";
 /// A manifest whose schemas are `S`: documents when packed, file names as written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Manifest<S = Value> {
+pub struct Manifest<S = Document> {
     /// The plugin's name: lower-case letters, digits, `-` and `_`; the first part of its
     /// tools' qualified names.
     pub name: String,
@@ -78,7 +79,7 @@ pub struct Backend {
 /// One tool of a plugin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Tool<S = Value> {
+pub struct Tool<S = Document> {
     /// The short name, unique in the plugin.
     pub name: String,
     /// A title of a few words for users.
@@ -182,6 +183,18 @@ impl Manifest {
     /// # Errors
     /// Those of [`ManifestError`]. Schemas are not compiled here: see [`Manifest::check_schemas`].
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
+        let manifest = Self::parse_lazily(json)?;
+        for (_, schema) in manifest.tools.iter().flat_map(Tool::schemas) {
+            schema.parse()?;
+        }
+        Ok(manifest)
+    }
+
+    /// Parses the JSON of the custom section, but the schemas only when they are used.
+    ///
+    /// # Errors
+    /// Those of [`Manifest::parse`].
+    pub(super) fn parse_lazily(json: &[u8]) -> Result<Self, ManifestError> {
         if json.len() > MAX_MANIFEST_BYTES {
             return Err(ManifestError::TooLarge);
         }
@@ -203,7 +216,7 @@ impl Manifest {
     pub fn check_schemas(&self) -> Result<(), ManifestError> {
         for (index, tool) in self.tools.iter().enumerate() {
             for (which, schema) in tool.schemas() {
-                Schema::compile(schema.clone()).map_err(|error| {
+                Schema::compile((**schema).clone()).map_err(|error| {
                     Field::new(format!("/tools/{index}/{which}{}", error.pointer))
                         .named(format!("{which} schema of the tool '{}'", tool.name))
                         .invalid(format!("is {error}"))
@@ -290,7 +303,7 @@ impl<S> Manifest<S> {
 
 impl Tool {
     /// The schemas, by the names of their fields.
-    pub fn schemas(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+    pub fn schemas(&self) -> impl Iterator<Item = (&'static str, &Document)> {
         let always = [("input", &self.input), ("output", &self.output)];
         always.into_iter().chain(self.failure.iter().map(|failure| ("failure", failure)))
     }

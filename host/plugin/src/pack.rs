@@ -9,6 +9,7 @@ use serde_json::Value;
 use wasm_encoder::{ComponentSection, CustomSection};
 use wasmparser::{BinaryReader, Encoding, Parser, Payload};
 
+use super::document::Document;
 use super::manifest::{self, Manifest, ManifestError, ManifestFile, SECTION, Tool};
 use super::typed::{self, Beside, TypedError};
 use cofferdam_workspace::bounded_text;
@@ -79,10 +80,11 @@ pub fn read_manifest_file(path: &Path) -> Result<Manifest, PackError> {
     let file: ManifestFile = toml::from_str(&text)
         .map_err(|source| PackError::Toml { path: path.to_owned(), source })?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let schema = |name: &Path| -> Result<Value, PackError> {
+    let schema = |name: &Path| -> Result<Document, PackError> {
         let path = folder.join(name);
         let text = bounded_text::read(&path).map_err(|source| io(&path, source))?;
-        serde_json::from_str(&text).map_err(|source| PackError::Json { path, source })
+        let schema = serde_json::from_str::<Value>(&text);
+        schema.map(Document::from).map_err(|source| PackError::Json { path, source })
     };
     let tools = file.tools.iter().map(|tool| {
         Ok(Tool {
@@ -140,7 +142,7 @@ pub fn pack(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, PackError>
 }
 
 /// Reads the manifest at the beginning of a component that [`pack`] made, without reading or
-/// checking the rest. Returns `None` if it is not there.
+/// checking the rest, nor the schemas. Returns `None` if it is not there.
 ///
 /// # Errors
 /// Returns an error if the file can't be read, or if its manifest is invalid.
@@ -165,7 +167,7 @@ pub fn leading_manifest(path: &Path) -> Result<Option<Manifest>, PackError> {
     let missing = end.saturating_sub(start.len()) as u64;
     file.take(missing).read_to_end(&mut start).map_err(io)?;
     match start.get(json..end) {
-        Some(json) => Ok(Some(Manifest::parse(json)?)),
+        Some(json) => Ok(Some(Manifest::parse_lazily(json)?)),
         None => Err(PackError::Malformed("the manifest is cut off".to_owned())),
     }
 }

@@ -3,6 +3,8 @@
 use std::future::pending;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+
 use super::Host;
 use super::approver::{Approval, Approver, Proposal};
 use super::cancel::cancelled;
@@ -62,7 +64,7 @@ impl Host {
             Ok(Approved { change, tree: approval.tree, was_shown: true })
         };
         tokio::select! {
-            approved = ask => approved,
+            approved = ask.boxed() => approved,
             () = cancelled(options.cancel.clone()) => Err(dispatch::cancelled()),
         }
     }

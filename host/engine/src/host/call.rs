@@ -1,10 +1,12 @@
 //! Makes one call of a run: grants it, asks for approval, executes it in its transaction, records
-//! it.
+//! it. Steps that few calls take, and the execution, are boxed: the future of a call, which is moved several
+//! times, stays small.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use serde_json::Value;
 
 use super::Host;
@@ -170,7 +172,7 @@ impl Host {
         let mut performed = loop {
             if let Some(progress) = progress.filter(|progress| progress.is_waiting()) {
                 let asking = Instant::now();
-                let answered = self.ask_paused(active, &call, progress).await;
+                let answered = self.ask_paused(active, &call, progress).boxed().await;
                 asked += asking.elapsed();
                 match answered {
                     Ok(answered) => approved = answered,
@@ -188,7 +190,10 @@ impl Host {
             // What a call has done before it was paused can't be done again.
             let may_repeat = !progress.is_some_and(Progress::has_continued);
             let asking = Instant::now();
-            let answered = if may_repeat { self.ask_once_more(active, &call).await } else { None };
+            let answered = match may_repeat {
+                true => self.ask_once_more(active, &call).boxed().await,
+                false => None,
+            };
             asked += asking.elapsed();
             match answered {
                 Some(Ok(())) => {}
@@ -254,24 +259,24 @@ impl Host {
             if is_held && call.asks_agents() {
                 return Err(dispatch::not_held(tree.is_changed()));
             }
-            let run = async { self.execute_call(active, call, &tree, cancelled).await.into() };
+            let run = async { self.execute_call(active, call, &tree, cancelled).boxed().await.into() };
             return self.run_if_unchanged(&approved, changes_itself, run).await;
         }
         let may_ask = self.executed(active.run) == Executed::Ask || call.calls_tools();
         let may_ask = may_ask.then(|| call.clone());
-        let (transaction, is_held) = self.begun(active, &call, cancelled.as_mut()).await?;
+        let (transaction, is_held) = self.begun(active, &call, cancelled.as_mut()).boxed().await?;
         let progress = active.progress.as_deref();
         let since = transaction.is_stacked().then(|| transaction.savepoint());
         let tree = Arc::clone(transaction.overlay());
         let run = async {
             match progress.and_then(Progress::output) {
                 Some(output) => Outcome::Executed(output).into(),
-                None => self.execute_call(active, call, &tree, cancelled).await.into(),
+                None => self.execute_call(active, call, &tree, cancelled).boxed().await.into(),
             }
         };
         let performed = self.run_if_unchanged(&approved, changes_itself, run).await?;
         if let Some(progress) = progress.filter(|progress| progress.is_waiting()) {
-            self.pause(active, progress, transaction).await?;
+            self.pause(active, progress, transaction).boxed().await?;
             return Ok(performed);
         }
         let Outcome::Executed(output) = performed.outcome else { return Ok(performed) };
@@ -279,7 +284,7 @@ impl Host {
             return Err(dispatch::stop_failure(&paused::not_the_same(), self.policy.limits()));
         }
         let transaction = match approved.change {
-            Some(shown) => Self::if_as_previewed(transaction, shown).await?,
+            Some(shown) => Self::if_as_previewed(transaction, shown).boxed().await?,
             None => transaction,
         };
         let executed = transaction.executed(since.as_ref());
@@ -288,13 +293,13 @@ impl Host {
         let may_ask = may_ask.as_ref().filter(|_| !is_seen).map(|call| (call, &approved));
         progress.inspect(|progress| progress.ended(&output));
         let (transaction, asked) =
-            self.approved_changes(active, transaction, &executed, may_ask).await?;
+            self.approved_changes(active, transaction, &executed, may_ask).boxed().await?;
         // Cancellation has no effect from here on: the changes are committed.
         if is_cancelled(options.cancel.as_ref()) {
             return Err(dispatch::cancelled());
         }
         let is_held = is_held || active.usage.is_held();
-        let kept = self.keep(active, &tool, transaction, is_held).await?;
+        let kept = self.keep(active, &tool, transaction, is_held).boxed().await?;
         Ok(Performed { outcome: Outcome::Executed(output), executed, asked, ..kept })
     }
 
@@ -362,7 +367,7 @@ impl Host {
         let savepoint = call.may_write().then(|| tree.savepoint());
         let cancelled = cancelled(active.run.options.cancel.clone());
         let is_held = call.is_held() && call.may_write();
-        let outcome = self.execute_call(active, call, tree, cancelled).await;
+        let outcome = self.execute_call(active, call, tree, cancelled).boxed().await;
         let mut performed = Performed::from(outcome);
         performed.is_held = is_held || active.usage.is_held();
         let Some(savepoint) = savepoint else { return performed };

@@ -94,7 +94,10 @@ impl Host {
             let run = RunContext { options, role, scope: &scope };
             let transaction = self.noted(self.transaction(options).await, None, options)?;
             let mut ended = self.answers(calls, &run, transaction.as_ref()).await;
-            let diff = self.conclude(transaction, &mut ended, options, Some(&header)).await;
+            let diff = match transaction {
+                Some(shared) => self.conclude(shared, &mut ended, options, Some(&header)).await,
+                None => None,
+            };
             let outputs = ended.iter_mut().flat_map(|ended| std::mem::take(&mut ended.outputs));
             let effects = Effects { diff, outputs: outputs.collect() };
             let answer = |ended| envelope::in_dialect(header.dialect, self.close(ended, options));
@@ -158,7 +161,13 @@ impl Host {
         let run = RunContext { options, role, scope: &scope };
         let transaction = self.noted(self.transaction(options).await, Some(tool), options)?;
         let mut ended = self.answer(call, &run, false, transaction.as_ref()).await;
-        let diff = self.conclude(transaction, slice::from_mut(&mut ended), options, None).await;
+        let diff = match transaction {
+            Some(shared) => {
+                let ended = slice::from_mut(&mut ended);
+                self.conclude(shared, ended, options, None).boxed().await
+            }
+            None => None,
+        };
         let effects = Effects { diff, outputs: std::mem::take(&mut ended.outputs) };
         Ok((self.close(ended, options), effects))
     }
@@ -168,7 +177,7 @@ impl Host {
         if !is_transaction(options) {
             return Ok(None);
         }
-        let begun = self.begin(options, self.policy.limits().call).await;
+        let begun = self.begin(options, self.policy.limits().call).boxed().await;
         begun.map(Some).map_err(|error| {
             Refusal::whole((&error).into(), "a workspace that can be changed", error.to_string())
         })
@@ -207,12 +216,11 @@ impl Host {
     /// Returns the diff of a dry run.
     async fn conclude(
         &self,
-        transaction: Option<Transaction>,
+        transaction: Transaction,
         ended: &mut [Ended],
         options: &RunOptions,
         header: Option<&Header>,
     ) -> Option<Vec<u8>> {
-        let transaction = transaction?;
         if options.atomic && ended.iter().any(Ended::has_failed) {
             let why = "discarded: a call of the same transaction failed";
             discard(ended, &Failure::new(ErrorCode::RolledBack, why));

@@ -76,7 +76,7 @@ fn tools(prompt: &mut String, registry: &Registry) {
     for (name, qualified) in EDIT_TOOLS.into_iter().chain([VERIFICATION_TOOL]) {
         let Ok(entry) = registry.resolve(qualified, None) else { continue };
         let tool = entry.tool();
-        let mut input = tool.input.clone();
+        let mut input = (*tool.input).clone();
         if let Some(fields) = input.as_object_mut() {
             fields.shift_remove("$schema");
             fields.shift_remove("title");

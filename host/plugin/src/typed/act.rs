@@ -196,8 +196,8 @@ impl Listed {
             dialect: Dialect::default(),
             fallbacks: BTreeMap::new(),
             repeats: None,
-            input: with_session(self.schema, session),
-            output: answer_schema(),
+            input: with_session(self.schema, session).into(),
+            output: answer_schema().into(),
             failure: None,
             examples: Vec::new(),
         }

@@ -434,9 +434,12 @@ impl Function<'_> {
             dialect: Dialect::default(),
             fallbacks: BTreeMap::new(),
             repeats: None,
-            input: schema::object(properties, required),
-            output: schema::with_content(schema::wrapped("result", answer.map_err(answers)?)),
-            failure: failure.map_err(answers)?.map(|error| schema::wrapped("error", Some(error))),
+            input: schema::object(properties, required).into(),
+            output: schema::with_content(schema::wrapped("result", answer.map_err(answers)?))
+                .into(),
+            failure: failure
+                .map_err(answers)?
+                .map(|error| schema::wrapped("error", Some(error)).into()),
             examples: Vec::new(),
         })
     }

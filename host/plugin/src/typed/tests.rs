@@ -50,7 +50,7 @@ fn exported_interfaces_become_tools() {
     assert_eq!(tool.description, "The function add of the interface docs:adder/add@0.1.0.");
     let number = json!({"type": "integer", "minimum": 0, "maximum": 4_294_967_295_u32});
     assert_eq!(
-        tool.input,
+        *tool.input,
         json!({
             "type": "object",
             "properties": {"x": number, "y": number},
@@ -59,7 +59,7 @@ fn exported_interfaces_become_tools() {
         })
     );
     assert_eq!(
-        tool.output,
+        *tool.output,
         json!({
             "type": "object",
             "properties": {"result": number},
@@ -239,8 +239,8 @@ fn results_become_answers_and_failures() {
         ),
     ] {
         let manifest = derive_text(&component("", &[result])).unwrap().manifest;
-        assert_eq!(manifest.tools[0].output, output, "{result}");
-        assert_eq!(manifest.tools[0].failure, failure, "{result}");
+        assert_eq!(*manifest.tools[0].output, output, "{result}");
+        assert_eq!(manifest.tools[0].failure.as_deref(), failure.as_ref(), "{result}");
     }
 }
 

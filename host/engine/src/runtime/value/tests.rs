@@ -114,8 +114,8 @@ fn assert_converted_without_loss(rows: &[(&str, &[Value])]) {
         let is_result = name.starts_with("(result");
         let tool =
             typed::derive(&bytes, "x", &typed::Beside::default()).unwrap().manifest.tools.remove(0);
-        let input = Schema::compile(tool.input).unwrap();
-        let output = Schema::compile(tool.output).unwrap();
+        let input = Schema::compile((*tool.input).clone()).unwrap();
+        let output = Schema::compile((*tool.output).clone()).unwrap();
         for json in *values {
             assert_eq!(input.problems(&json!({ "it": json }), ""), [], "{name}: {json}");
             let value =
@@ -171,7 +171,7 @@ fn the_schema_and_the_conversion_refuse_other_values() {
         let (bytes, ty) = of(name);
         let tool =
             typed::derive(&bytes, "x", &typed::Beside::default()).unwrap().manifest.tools.remove(0);
-        let input = Schema::compile(tool.input).unwrap();
+        let input = Schema::compile((*tool.input).clone()).unwrap();
         for json in *values {
             assert_ne!(input.problems(&json!({ "it": json }), ""), [], "{name}: {json}");
             assert!(from_json(json, &ty).is_err(), "{name}: {json}");
