@@ -333,8 +333,8 @@ mod tests {
         }
         for rest in ["", r#""name":1"#, r#""name":"a","arguments":[]"#] {
             let text = call(rest);
-            let [found, wanted] = [whole(&text).ok(), serde_json::from_str(&text).ok()]
-                .map(|read| json!(read));
+            let [found, wanted] =
+                [whole(&text).ok(), serde_json::from_str(&text).ok()].map(|read| json!(read));
             assert_eq!(found, wanted, "{rest}");
         }
     }
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(arguments["c"].to_string(), "[1]");
         assert_eq!(arguments["b"].as_str().map(str::len), Some(15 << 20));
         assert_eq!(split.values, 20);
-        assert!(whole(&rest).is_ok());
+        assert!(whole(rest).is_ok());
     }
 
     #[test]

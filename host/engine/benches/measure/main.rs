@@ -408,7 +408,7 @@ fn schema(setup: &Setup, table: &mut Table) {
         .unwrap()
         .input
         .clone();
-    let schema = Schema::compile(document).unwrap();
+    let schema = Schema::compile((*document).clone()).unwrap();
     for (name, count, size) in [("1 KB", 6, 60), ("100 KB", 500, 80)] {
         let replacements: Vec<Value> = (0..count)
             .map(|n| json!({"old_string": format!("{n}{}", "x".repeat(size)), "new_string": "y".repeat(size)}))

@@ -259,7 +259,8 @@ impl Host {
             if is_held && call.asks_agents() {
                 return Err(dispatch::not_held(tree.is_changed()));
             }
-            let run = async { self.execute_call(active, call, &tree, cancelled).boxed().await.into() };
+            let run =
+                async { self.execute_call(active, call, &tree, cancelled).boxed().await.into() };
             return self.run_if_unchanged(&approved, changes_itself, run).await;
         }
         let may_ask = self.executed(active.run) == Executed::Ask || call.calls_tools();
