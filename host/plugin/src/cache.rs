@@ -8,7 +8,7 @@
 )]
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use cofferdam_workspace::private::{self, KEY};
@@ -51,7 +51,7 @@ impl CodeCache {
         parts.update(settings.as_bytes()).update(&[0]).update(component);
         let name = parts.finalize().to_hex();
         let path = self.directory.join(format!("{name}.{EXTENSION}"));
-        if fs::read(&path).is_ok_and(|bytes| self.is_authentic(&name, &bytes)) {
+        if self.is_authentic(&name, &path).unwrap_or_default() {
             return Ok(path);
         }
         let code = compile()?;
@@ -95,15 +95,29 @@ impl CodeCache {
         Ok(files)
     }
 
-    fn is_authentic(&self, name: &str, bytes: &[u8]) -> bool {
-        bytes
-            .split_last_chunk::<MAC_BYTES>()
-            // Compared in constant time.
-            .is_some_and(|(code, mac)| self.mac(name, code) == blake3::Hash::from_bytes(*mac))
+    /// Whether a file ends with the authentication code of what is before it. It is read in pieces, since to get
+    /// memory for all of it takes longer than the hash.
+    fn is_authentic(&self, name: &str, path: &Path) -> io::Result<bool> {
+        let mut file = fs::File::open(path)?;
+        let Some(length) = file.metadata()?.len().checked_sub(MAC_BYTES as u64) else {
+            return Ok(false);
+        };
+        let mut hasher = self.hasher(name);
+        hasher.update_reader(file.by_ref().take(length))?;
+        let mut mac = [0; MAC_BYTES];
+        file.read_exact(&mut mac)?;
+        // Compared in constant time.
+        Ok(hasher.finalize() == blake3::Hash::from_bytes(mac))
     }
 
     fn mac(&self, name: &str, code: &[u8]) -> blake3::Hash {
-        blake3::Hasher::new_keyed(&self.key).update(name.as_bytes()).update(code).finalize()
+        self.hasher(name).update(code).finalize()
+    }
+
+    fn hasher(&self, name: &str) -> blake3::Hasher {
+        let mut hasher = blake3::Hasher::new_keyed(&self.key);
+        hasher.update(name.as_bytes());
+        hasher
     }
 }
 
@@ -135,6 +149,13 @@ mod tests {
         fs::write(&path, &bytes).unwrap();
         get(&cache, "a");
         assert_eq!(made.get(), 2);
+
+        // Cut off.
+        for length in [bytes.len() - 1, 3] {
+            fs::write(&path, &bytes[..length]).unwrap();
+            get(&cache, "a");
+        }
+        assert_eq!(made.replace(2), 4);
 
         // Authentic, but in the place of another file.
         let other = get(&cache, "b");
