@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::digest::Digest;
-use super::document::Document;
 use super::lock::packages;
 use super::manifest::{Backend, Manifest, Tool};
 use super::pack::{self, PackError};
@@ -96,12 +95,12 @@ impl ToolEntry {
     fn compiled<'a>(
         &self,
         cell: &'a OnceLock<Schema>,
-        document: &Document,
+        document: &serde_json::Value,
     ) -> Result<&'a Schema, RegistryError> {
         if let Some(schema) = cell.get() {
             return Ok(schema);
         }
-        let schema = Schema::compile((**document).clone())
+        let schema = Schema::compile(document.clone())
             .map_err(|error| RegistryError::Schema(self.qualified_name(), error.to_string()))?;
         Ok(cell.get_or_init(|| schema))
     }

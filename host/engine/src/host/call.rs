@@ -1,6 +1,6 @@
 //! Makes one call of a run: grants it, asks for approval, executes it in its transaction, records
-//! it. Steps that few calls take, and the execution, are boxed: the future of a call, which is moved several
-//! times, stays small.
+//! it. Steps that not every call takes, and the execution, are boxed, so that the future of a call stays small: it is
+//! moved several times.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
